@@ -1,0 +1,68 @@
+# The dev verbs. Each one does its own set-up; `make setup` twice costs nothing.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := test,dev,bench
+PYTEST_ARGS ?=
+
+.PHONY: help setup run test lint bench jdk clean
+
+help:
+	@echo "make setup  create .venv and install everything (idempotent)"
+	@echo "make run    serve with the TOPICS_* variables of the environment"
+	@echo "make test   run the whole test suite (PYTEST_ARGS=... to narrow it)"
+	@echo "make lint   ruff, mypy and the import law"
+	@echo "make bench  measure speed and memory against the goals"
+	@echo "make jdk    find or install Java 17 or newer, for Spark only"
+	@echo "make clean  remove everything that can be made again, except data"
+
+setup: $(STAMP)
+	@:
+
+$(STAMP): pyproject.toml setup.cfg
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "topicsd needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
+	@# Debian ships ensurepip apart from python3.
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    if [ "$$(id -u)" = 0 ]; then \
+	        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
+	    else echo "install python3-venv first: apt-get install python3-venv" >&2; exit 1; fi; }
+	@[ -x $(BIN)/python ] && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing topicsd and its tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@touch $@
+
+run: setup
+	@exec $(BIN)/topicsd serve
+
+test: setup
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --config setup.cfg
+
+bench: setup
+	@$(BIN)/python -m loadtest.bench
+
+jdk:
+	@major() { java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -n 1; }; \
+	if command -v java >/dev/null && [ "$$(major)" -ge 17 ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ]; then \
+	    echo "Spark needs Java 17 or newer: apt-get install default-jre-headless" >&2; exit 1; fi; \
+	apt-get update -qq; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get install -y -qq openjdk-17-jre-headless >/dev/null \
+	    || apt-get install -y -qq default-jre-headless >/dev/null
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
