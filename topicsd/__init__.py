@@ -1,0 +1,3 @@
+"""topicsd: a persistent event engine on one machine."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,96 @@
+"""What a worker asks of the engine, and what it answers: the messages of the bridge.
+
+Arrays on the wire (msgpack), tagged by class name. Every request carries names as text;
+ids are the engine's business. A refusal crosses the bridge as `Failed` and becomes a
+`TopicsError` again on the other side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from topicsd.model.errors import TopicsError
+from topicsd.model.topic import TopicConfig
+
+
+class PutTopic(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Create a topic or replace its configuration (API 1.1)."""
+
+    topic: str
+    config: TopicConfig
+    # False when the request left `type` out: an existing topic then keeps its own.
+    type_given: bool
+
+
+class DeleteTopic(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Remove a topic with all its records (API 1.4)."""
+
+    topic: str
+    if_empty: bool
+
+
+class FindTopic(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Ask the writer whether a name exists, after a worker's own look-up missed."""
+
+    topic: str
+
+
+class Append(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Append records already rendered by `model.record.pack_record` (API 2)."""
+
+    topic: str
+    count: int
+    forms: bytes
+    rows: bytes
+    payload_bytes: int
+    create: bool | None = None
+    config: TopicConfig | None = None
+    idempotency_key: str | None = None
+    disable_backpressure: bool = False
+
+
+Command = PutTopic | DeleteTopic | FindTopic | Append
+
+
+class TopicPut(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    created: bool
+    config: TopicConfig
+
+
+class TopicDeleted(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    deleted: bool
+    routers_removed: list[str]
+
+
+class TopicFound(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    found: bool
+
+
+class Appended(msgspec.Struct, array_like=True, tag=True):
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    created: bool
+    deduped: bool
+    wal_append_us: int
+    # Filled in when the reply was held for a sync; 0 otherwise.
+    fsync_us: int = 0
+
+
+class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    code: str
+    message: str
+    detail: dict[str, Any] | None = None
+    retry_after_ms: int | None = None
+
+    @classmethod
+    def of(cls, error: TopicsError) -> Failed:
+        return cls(error.code, error.message, error.detail, error.retry_after_ms)
+
+    def error(self) -> TopicsError:
+        return TopicsError(self.code, self.message, self.detail, self.retry_after_ms)
+
+
+Reply = TopicPut | TopicDeleted | TopicFound | Appended | Failed

@@ -1,0 +1,170 @@
+"""The one error type, and the table from its code to an HTTP status (API 0.5, 0.6).
+
+Every expected refusal in the product is a `TopicsError` built by the constructor named
+after its code, so that the code, the message and the detail are decided in one place and
+survive a process hop. Anything else that is raised is a bug and answers `internal`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+STATUS: dict[str, int] = {
+    "invalid_request": 400,
+    "batch_too_large": 400,
+    "record_too_large": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "topic_not_found": 404,
+    "router_not_found": 404,
+    "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "request_timeout": 408,
+    "topic_exists_incompatible": 409,
+    "topic_not_empty": 409,
+    "router_cycle": 409,
+    "not_a_queue": 409,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "topic_full": 422,
+    "throttled": 429,
+    "internal": 500,
+    "storage_corrupt": 500,
+    "not_ready": 503,
+    "shutting_down": 503,
+    "storage_full": 507,
+}
+
+
+class TopicsError(Exception):
+    """A refusal with a stable code; `detail` is optional structured context."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        detail: dict[str, Any] | None = None,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        self.retry_after_ms = retry_after_ms
+
+    @property
+    def status(self) -> int:
+        return STATUS[self.code]
+
+
+def invalid_request(message: str, **detail: Any) -> TopicsError:
+    return TopicsError("invalid_request", message, detail or None)
+
+
+def batch_too_large(count: int, limit: int) -> TopicsError:
+    return TopicsError(
+        "batch_too_large",
+        f"a write takes at most {limit} records, not {count}",
+        {"count": count, "max": limit},
+    )
+
+
+def record_too_large(message: str, **detail: Any) -> TopicsError:
+    return TopicsError("record_too_large", message, detail or None)
+
+
+def unauthorized(message: str = "missing or unknown bearer token") -> TopicsError:
+    return TopicsError("unauthorized", message)
+
+
+def forbidden(message: str, **detail: Any) -> TopicsError:
+    return TopicsError("forbidden", message, detail or None)
+
+
+def not_found(path: str) -> TopicsError:
+    return TopicsError("not_found", f'there is nothing at "{path}"', {"path": path})
+
+
+def topic_not_found(topic: str) -> TopicsError:
+    return TopicsError("topic_not_found", f'topic "{topic}" does not exist', {"topic": topic})
+
+
+def method_not_allowed(method: str, allowed: list[str]) -> TopicsError:
+    return TopicsError(
+        "method_not_allowed",
+        f"{method} is not allowed here; use {', '.join(allowed)}",
+        {"allow": allowed},
+    )
+
+
+def request_timeout(message: str) -> TopicsError:
+    return TopicsError("request_timeout", message)
+
+
+def topic_exists_incompatible(topic: str, message: str, **detail: Any) -> TopicsError:
+    return TopicsError("topic_exists_incompatible", message, {"topic": topic, **detail})
+
+
+def topic_not_empty(topic: str, count: int) -> TopicsError:
+    return TopicsError(
+        "topic_not_empty",
+        f'topic "{topic}" still holds {count} records',
+        {"topic": topic, "count": count},
+    )
+
+
+def payload_too_large(limit: int) -> TopicsError:
+    return TopicsError("payload_too_large", f"the body exceeds {limit} bytes", {"max_bytes": limit})
+
+
+def unsupported_media_type(found: str) -> TopicsError:
+    return TopicsError(
+        "unsupported_media_type",
+        "a request body needs Content-Type: application/json",
+        {"content_type": found},
+    )
+
+
+def topic_full(topic: str, **detail: Any) -> TopicsError:
+    return TopicsError(
+        "topic_full", f'topic "{topic}" is full and discards nothing', {"topic": topic, **detail}
+    )
+
+
+def throttled(limit: str, maximum: int, retry_after_ms: int = 1000) -> TopicsError:
+    return TopicsError(
+        "throttled",
+        f"the limit {limit} ({maximum}) is reached",
+        {"limit": limit, "max": maximum},
+        retry_after_ms,
+    )
+
+
+def internal() -> TopicsError:
+    return TopicsError("internal", "internal error; the server's log has the cause")
+
+
+def storage_corrupt(file: str, position: int, problem: str) -> TopicsError:
+    return TopicsError(
+        "storage_corrupt",
+        f"{file} at {position}: {problem}",
+        {"file": file, "position": position},
+    )
+
+
+def storage_full(message: str) -> TopicsError:
+    return TopicsError("storage_full", message, None, 1000)
+
+
+def not_ready(replay_progress: float) -> TopicsError:
+    return TopicsError(
+        "not_ready",
+        "the engine is not ready yet",
+        {"replay_progress": round(replay_progress, 4)},
+        1000,
+    )
+
+
+def shutting_down() -> TopicsError:
+    return TopicsError("shutting_down", "the server is shutting down", None, 1000)

@@ -1,0 +1,27 @@
+"""Names of topics and routers: what they may contain (API 1.1, 12).
+
+A name is compared byte for byte and never becomes a path component.
+"""
+
+from __future__ import annotations
+
+import re
+
+from topicsd.model import errors
+
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}\Z")
+
+
+def is_topic_name(name: str) -> bool:
+    return _TOPIC.match(name) is not None
+
+
+def check_topic_name(name: str) -> str:
+    """Return `name`, or raise `invalid_request`."""
+    if not is_topic_name(name):
+        raise errors.invalid_request(
+            "a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ : - "
+            "and starts with a letter or digit",
+            topic=name[:300],
+        )
+    return name
