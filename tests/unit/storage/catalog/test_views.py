@@ -1,0 +1,88 @@
+"""People read the catalog with the SQLite of their machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from topicsd.storage.catalog import (
+    CatalogWriter,
+    CreateLog,
+    LogState,
+    SaveSegment,
+    SaveState,
+    Segment,
+)
+
+
+@pytest.fixture
+def filled(writer: CatalogWriter, new_log: Callable[..., CreateLog]) -> CatalogWriter:
+    stream = CreateLog(3, 3, "s", "stream", 1, "{}", 0)
+    state = LogState(2, head_seq=9, earliest_seq=4, count=6, bytes=60,
+                     last_write_ts=1_700_000_060_007)  # fmt: skip
+    segment = Segment(
+        log_id=2, base_seq=4, rows=6, bytes=600, payload_bytes=60, live_rows=6,
+        first_ts=1_700_000_000_000, last_ts=1_700_000_001_000, sealed_ts=0, checksum=0xAB,
+        state="active",
+    )  # fmt: skip
+    writer.commit([new_log(1, "b"), new_log(2, "a"), stream])
+    writer.commit([SaveState([state]), SaveSegment(segment)])
+    return writer
+
+
+TOPICS = "select name, type, durability, head_seq, earliest_seq, count, bytes, created, last_write"
+TOPIC_LINES = [
+    "a|log|disk|9|4|6|60|2023-11-14T22:13:20.123Z|2023-11-14T22:14:20.007Z",
+    "b|log|disk|0|0|0|0|2023-11-14T22:13:20.123Z|",
+]
+SEGMENTS = "select topic, base_seq, last_seq, rows, bytes, state, first_record, sealed, checksum"
+SEGMENT_LINES = ["a|4|9|6|600|active|2023-11-14T22:13:20.000Z||00000000000000ab"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (f"{TOPICS} from v_topics", TOPIC_LINES),
+        (f"{SEGMENTS} from v_segments", SEGMENT_LINES),
+    ],
+)
+def test_views_read_like_tables(
+    filled: CatalogWriter, path: Path, query: str, expected: list[str]
+) -> None:
+    """Names in order, times as text, nothing but topics, 0 shown as nothing."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    rows = connection.execute(query).fetchall()
+    connection.close()
+    lines = ["|".join("" if value is None else str(value) for value in row) for row in rows]
+    assert lines == expected
+
+
+# Python's own module uses the machine's SQLite library, as the shell does. In a process of
+# its own, because two SQLite libraries in one process break each other's locks.
+ELSEWHERE = """
+import sqlite3, sys
+for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
+    print("|".join("" if value is None else str(value) for value in row))
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (f"{TOPICS} from v_topics", TOPIC_LINES),
+        (f"{SEGMENTS} from v_segments", SEGMENT_LINES),
+        ("select count(*) from v_topics where name = 'a'", ["1"]),
+    ],
+)
+def test_an_older_library_reads_a_catalog_in_use(
+    filled: CatalogWriter, path: Path, query: str, expected: list[str]
+) -> None:
+    """The machine's own SQLite, usually older than ours, works while the writer is open."""
+    command = [sys.executable, "-c", ELSEWHERE, str(path), query]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == expected

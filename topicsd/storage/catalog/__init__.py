@@ -1,0 +1,75 @@
+"""The catalog: names, configurations, checkpointed state and segments, in SQLite by APSW.
+
+`CatalogWriter` belongs to the engine, the only process that changes anything.
+`CatalogReader` is a read-only connection for workers and for `topicsd check`. Nothing on
+the append path waits for this database (architecture, law 3).
+
+Invariants:
+
+- ids of logs are never used twice; a recreated name gets a larger epoch than before
+- one commit is one transaction: all of its changes or none
+- the file is only ever opened by this package: a second SQLite library, or a plain open
+  and close of the file in the same process, would drop the locks that protect it
+"""
+
+from topicsd.storage.catalog.changes import (
+    Change,
+    CreateLog,
+    DropLog,
+    DropSegment,
+    ForgetKeys,
+    Quarantine,
+    RecordGap,
+    SaveKeys,
+    SaveSegment,
+    SaveState,
+    SetMeta,
+    UpdateConfig,
+)
+from topicsd.storage.catalog.reader import CatalogReader
+from topicsd.storage.catalog.refusals import (
+    CatalogChanged,
+    CatalogError,
+    CatalogMissing,
+    CatalogTooNew,
+)
+from topicsd.storage.catalog.rows import (
+    BOOT_COLUMNS,
+    BoardState,
+    Gap,
+    KeyRecord,
+    LogRecord,
+    LogState,
+    QuarantinedBytes,
+    Segment,
+)
+from topicsd.storage.catalog.writer import CatalogWriter
+
+__all__ = [
+    "BOOT_COLUMNS",
+    "BoardState",
+    "CatalogChanged",
+    "CatalogError",
+    "CatalogMissing",
+    "CatalogReader",
+    "CatalogTooNew",
+    "CatalogWriter",
+    "Change",
+    "CreateLog",
+    "DropLog",
+    "DropSegment",
+    "ForgetKeys",
+    "Gap",
+    "KeyRecord",
+    "LogRecord",
+    "LogState",
+    "Quarantine",
+    "QuarantinedBytes",
+    "RecordGap",
+    "SaveKeys",
+    "SaveSegment",
+    "SaveState",
+    "Segment",
+    "SetMeta",
+    "UpdateConfig",
+]

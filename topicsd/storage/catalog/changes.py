@@ -1,0 +1,245 @@
+"""The changes a commit may hold, and the table from each to the function that makes it.
+
+A new change is a dataclass, a function and a row of `APPLY`. Changes apply in the order
+given. The bulk ones, `SaveState` and `SaveKeys`, skip logs that are gone, because a
+checkpoint is collected while logs are dropped; the others insist on their log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from topicsd.storage.catalog.rows import STATE_COLUMNS, LogState, Segment
+
+EPOCH_FLOOR = "epoch_floor"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLog:
+    id: int
+    row: int
+    name: str
+    kind: str
+    epoch: int
+    config_json: str
+    created_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfig:
+    id: int
+    config_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropLog:
+    """Forget a log with its segments, gaps and keys; nothing happens when it is gone."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSegment:
+    """Insert or replace one segment."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class DropSegment:
+    log_id: int
+    base_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGap:
+    """Record lost seqs; a repeated recovery may record the same gap again, or a longer one."""
+
+    log_id: int
+    from_seq: int
+    to_seq: int
+    reason: str
+    noticed_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Record corrupt bytes that were set aside; repeating it changes nothing."""
+
+    file: str
+    position: int
+    bytes: int
+    reason: str
+    noticed_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeta:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    states: Sequence[LogState]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveKeys:
+    """Insert or replace idempotency keys: (log_id, key, first_seq, last_seq, ts)."""
+
+    keys: Sequence[tuple[int, str, int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetKeys:
+    """Delete keys older than a time of their log: (log_id, before_ts)."""
+
+    floors: Sequence[tuple[int, int]]
+
+
+Change = (
+    CreateLog
+    | UpdateConfig
+    | DropLog
+    | SaveSegment
+    | DropSegment
+    | RecordGap
+    | Quarantine
+    | SetMeta
+    | SaveState
+    | SaveKeys
+    | ForgetKeys
+)
+
+_CREATE_LOG = """
+INSERT INTO logs (id, row, name, kind, epoch, config, created_ts) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+# The floor of all dropped logs together, not an epoch a name: it stays one row for ever.
+_RAISE_EPOCH_FLOOR = f"""
+INSERT INTO meta (key, value) SELECT '{EPOCH_FLOOR}', epoch FROM logs WHERE id = ?
+ON CONFLICT (key) DO UPDATE
+SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))
+"""
+_SAVE_SEGMENT = "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_RECORD_GAP = """
+INSERT INTO gaps (log_id, from_seq, to_seq, reason, noticed_ts) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (log_id, from_seq) DO UPDATE SET to_seq = max(to_seq, excluded.to_seq)
+"""
+_QUARANTINE = """
+INSERT INTO quarantine (file, position, bytes, reason, noticed_ts) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (file, position) DO UPDATE SET bytes = max(bytes, excluded.bytes)
+"""
+_SET_META = """
+INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_SAVE_STATE = "UPDATE logs SET {} WHERE id = ?1".format(
+    ", ".join(f"{column} = ?{place}" for place, column in enumerate(STATE_COLUMNS, 2))
+)
+_SAVE_KEY = """
+INSERT INTO idempotency (log_id, key, first_seq, last_seq, ts)
+SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM logs WHERE id = ?1)
+ON CONFLICT (log_id, key) DO UPDATE
+SET first_seq = excluded.first_seq, last_seq = excluded.last_seq, ts = excluded.ts
+"""
+
+
+def _create_log(connection: apsw.Connection, change: CreateLog) -> None:
+    connection.execute(
+        _CREATE_LOG,
+        (
+            change.id,
+            change.row,
+            change.name,
+            change.kind,
+            change.epoch,
+            change.config_json,
+            change.created_ts,
+        ),
+    )
+
+
+def _update_config(connection: apsw.Connection, change: UpdateConfig) -> None:
+    connection.execute("UPDATE logs SET config = ? WHERE id = ?", (change.config_json, change.id))
+    if connection.changes() != 1:
+        raise LookupError(f"log {change.id} is not in the catalog")
+
+
+def _drop_log(connection: apsw.Connection, change: DropLog) -> None:
+    connection.execute(_RAISE_EPOCH_FLOOR, (change.id,))
+    connection.execute("DELETE FROM logs WHERE id = ?", (change.id,))
+
+
+def _save_segment(connection: apsw.Connection, change: SaveSegment) -> None:
+    segment = change.segment
+    connection.execute(
+        _SAVE_SEGMENT,
+        (
+            segment.log_id,
+            segment.base_seq,
+            segment.rows,
+            segment.bytes,
+            segment.payload_bytes,
+            segment.live_rows,
+            segment.first_ts,
+            segment.last_ts,
+            segment.sealed_ts,
+            f"{segment.checksum:016x}",
+            segment.state,
+        ),
+    )
+
+
+def _drop_segment(connection: apsw.Connection, change: DropSegment) -> None:
+    connection.execute(
+        "DELETE FROM segments WHERE log_id = ? AND base_seq = ?", (change.log_id, change.base_seq)
+    )
+
+
+def _record_gap(connection: apsw.Connection, change: RecordGap) -> None:
+    connection.execute(
+        _RECORD_GAP,
+        (change.log_id, change.from_seq, change.to_seq, change.reason, change.noticed_ts),
+    )
+
+
+def _quarantine(connection: apsw.Connection, change: Quarantine) -> None:
+    connection.execute(
+        _QUARANTINE,
+        (change.file, change.position, change.bytes, change.reason, change.noticed_ts),
+    )
+
+
+def _set_meta(connection: apsw.Connection, change: SetMeta) -> None:
+    connection.execute(_SET_META, (change.key, change.value))
+
+
+def _save_state(connection: apsw.Connection, change: SaveState) -> None:
+    connection.executemany(_SAVE_STATE, change.states)
+
+
+def _save_keys(connection: apsw.Connection, change: SaveKeys) -> None:
+    connection.executemany(_SAVE_KEY, change.keys)
+
+
+def _forget_keys(connection: apsw.Connection, change: ForgetKeys) -> None:
+    connection.executemany("DELETE FROM idempotency WHERE log_id = ? AND ts < ?", change.floors)
+
+
+APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
+    CreateLog: _create_log,
+    UpdateConfig: _update_config,
+    DropLog: _drop_log,
+    SaveSegment: _save_segment,
+    DropSegment: _drop_segment,
+    RecordGap: _record_gap,
+    Quarantine: _quarantine,
+    SetMeta: _set_meta,
+    SaveState: _save_state,
+    SaveKeys: _save_keys,
+    ForgetKeys: _forget_keys,
+}

@@ -1,0 +1,157 @@
+"""WAL frames: the unit of commit, and the entries inside one.
+
+A frame is everything one commit wrote to one shard. Its checksum is seeded with its own
+lsn and length, so a frame copied or shifted elsewhere does not verify.
+
+    frame, padded to 8 bytes
+    0   magic     u32   "TWF1"
+    4   length    u32   bytes of body
+    8   lsn       u64   global commit number, increasing across shards
+    16  checksum  u64   xxh3_64(body, seed = lsn xor length << 32)
+    24  body      entries, one after the other
+
+    entry
+    0   kind      u8    APPEND, KEYS
+    4   length    u32   bytes of payload
+    8   log_id    u64
+    16  payload
+
+    APPEND payload
+    0   first_seq u64
+    8   ceiling   u64   no seq above it was handed out before a later frame was synced
+    16  payload   u64   bytes of data plus meta of these records
+    24  count     u32
+    28  dat_len   u32
+    32  rows      count * 32
+    ..  dat       dat_len
+
+    KEYS payload: msgpack array of (key, first_seq, last_seq, ts)
+
+Reading asks three questions in order: magic, length, checksum. What a failure means (a
+torn tail or a corrupt middle) is decided by `storage.replay`, not here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+import xxhash
+
+from topicsd.model.record import ROW_BYTES
+
+MAGIC: Final = 0x31465754
+HEADER = struct.Struct("<IIQQ")
+ENTRY = struct.Struct("<BxxxIQ")
+APPEND_HEAD = struct.Struct("<QQQII")
+ALIGN: Final = 8
+BODY_MAX: Final = 2**31
+
+APPEND: Final = 1
+KEYS: Final = 2
+
+_encode = msgspec.msgpack.encode
+_decode_keys = msgspec.msgpack.Decoder(list[tuple[str, int, int, int]]).decode
+
+
+class AppendEntry(NamedTuple):
+    log_id: int
+    first_seq: int
+    ceiling: int
+    payload_bytes: int
+    records: int
+    rows: memoryview
+    dat: memoryview
+
+
+class KeysEntry(NamedTuple):
+    log_id: int
+    keys: list[tuple[str, int, int, int]]
+
+
+Entry = AppendEntry | KeysEntry
+
+
+class Frame(NamedTuple):
+    lsn: int
+    body: memoryview
+    end: int
+
+
+class BadFrame(Exception):
+    """The bytes at a position are not a whole, intact frame."""
+
+
+def checksum(body: bytes | memoryview, lsn: int) -> int:
+    return xxhash.xxh3_64_intdigest(body, (lsn ^ (len(body) << 32)) & 0xFFFFFFFFFFFFFFFF)
+
+
+def build(lsn: int, parts: list[bytes]) -> bytes:
+    """One frame, ready to write."""
+    body = b"".join(parts)
+    padding = bytes(-(HEADER.size + len(body)) % ALIGN)
+    return HEADER.pack(MAGIC, len(body), lsn, checksum(body, lsn)) + body + padding
+
+
+def append_parts(
+    log_id: int, seqs: tuple[int, int], payload_bytes: int, rows: bytes, dat: bytes
+) -> list[bytes]:
+    """The byte parts of an APPEND entry, left unjoined for the frame to join once.
+
+    `seqs` are the first seq and the ceiling.
+    """
+    length = APPEND_HEAD.size + len(rows) + len(dat)
+    head = ENTRY.pack(APPEND, length, log_id)
+    counts = APPEND_HEAD.pack(*seqs, payload_bytes, len(rows) // ROW_BYTES, len(dat))
+    return [head, counts, rows, dat]
+
+
+def keys_parts(log_id: int, keys: list[tuple[str, int, int, int]]) -> list[bytes]:
+    payload = _encode(keys)
+    return [ENTRY.pack(KEYS, len(payload), log_id), payload]
+
+
+def read(data: memoryview, position: int) -> Frame:
+    """Read the frame at `position`, or raise BadFrame."""
+    if len(data) - position < HEADER.size:
+        raise BadFrame("the file ends inside a frame header")
+    magic, length, lsn, expected = HEADER.unpack_from(data, position)
+    if magic != MAGIC:
+        raise BadFrame("no frame magic")
+    start = position + HEADER.size
+    if length > BODY_MAX or start + length > len(data):
+        raise BadFrame(f"a length of {length} leads out of the file")
+    body = data[start : start + length]
+    if checksum(body, lsn) != expected:
+        raise BadFrame("checksum mismatch")
+    return Frame(lsn, body, start + length + -(HEADER.size + length) % ALIGN)
+
+
+def entries(body: memoryview) -> Iterator[Entry]:
+    """The entries of an intact frame."""
+    position = 0
+    while position < len(body):
+        kind, length, log_id = ENTRY.unpack_from(body, position)
+        position += ENTRY.size
+        yield _READERS[kind](log_id, body[position : position + length])
+        position += length
+
+
+def _read_append(log_id: int, payload: memoryview) -> AppendEntry:
+    first_seq, ceiling, size, count, dat_len = APPEND_HEAD.unpack_from(payload)
+    split = APPEND_HEAD.size + count * ROW_BYTES
+    rows = payload[APPEND_HEAD.size : split]
+    dat = payload[split : split + dat_len]
+    return AppendEntry(log_id, first_seq, ceiling, size, count, rows, dat)
+
+
+def _read_keys(log_id: int, payload: memoryview) -> KeysEntry:
+    return KeysEntry(log_id, _decode_keys(payload))
+
+
+_READERS: dict[int, Callable[[int, memoryview], Entry]] = {
+    APPEND: _read_append,
+    KEYS: _read_keys,
+}

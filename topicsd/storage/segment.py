@@ -1,0 +1,157 @@
+"""The formats of a segment's own files: the .idx header, and the seal.
+
+    .idx header, 64 bytes
+    0   magic     u32  "TIDX"
+    4   version   u32  1
+    8   log_id    u64
+    16  base_seq  u64
+    24  checksum  u64  xxh3_64 of the first 24 bytes
+    32  zeros
+
+    .idx after sealing: header, rows, one u64 sum per 64 KiB block of .dat, footer
+    footer, 64 bytes
+    0   magic     u32  "SEAL"
+    4   version   u32  1
+    8   rows      u64
+    16  dat_bytes u64
+    24  rows_sum  u64  xxh3_64 of the rows with their deleted bytes taken as 0
+    32  sums_sum  u64  xxh3_64 of the block sums
+    40  zeros
+    56  checksum  u64  xxh3_64 of the first 56 bytes
+
+A sealed segment never changes again, except that a delete flips a row's deleted byte.
+Sealing also cuts the preallocated tails off both files.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from topicsd.model.record import ROW_BYTES, ROW_DTYPE
+from topicsd.storage import place
+from topicsd.storage.fs import Files
+
+IDX_MAGIC: Final = 0x58444954
+SEAL_MAGIC: Final = 0x4C414553
+VERSION: Final = 1
+_HEADER = struct.Struct("<IIQQQ")
+_FOOTER = struct.Struct("<IIQQQQ16xQ")
+FOOTER_BYTES: Final = 64
+SUM_BLOCK: Final = 65536
+
+assert _FOOTER.size == FOOTER_BYTES
+
+_hash = xxhash.xxh3_64_intdigest
+Rows = npt.NDArray[np.void]
+
+
+class Seal(NamedTuple):
+    """What a footer says about a sealed segment."""
+
+    rows: int
+    dat_bytes: int
+    rows_sum: int
+    sums: npt.NDArray[np.uint64]
+
+
+def build_header(log_id: int, base_seq: int) -> bytes:
+    head = _HEADER.pack(IDX_MAGIC, VERSION, log_id, base_seq, 0)[:24]
+    return (head + struct.pack("<Q", _hash(head))).ljust(place.IDX_HEADER_BYTES, b"\0")
+
+
+def check_header(data: bytes | memoryview, log_id: int, base_seq: int) -> str | None:
+    """What is wrong with an .idx header, or None."""
+    if len(data) < _HEADER.size:
+        return "the file is shorter than its header"
+    magic, version, found_log, found_base, expected = _HEADER.unpack_from(data)
+    if magic != IDX_MAGIC:
+        return "no .idx magic"
+    if version != VERSION:
+        return f"version {version} is not known"
+    if _hash(bytes(data[:24])) != expected:
+        return "header checksum mismatch"
+    if (found_log, found_base) != (log_id, base_seq):
+        return f"belongs to log {found_log}, seq {found_base}"
+    return None
+
+
+def rows_sum(rows: Rows) -> int:
+    """The sum over rows, whatever was deleted since."""
+    copy = rows.copy()
+    copy["deleted"] = 0
+    return int(_hash(copy.tobytes()))
+
+
+def block_sums(dat: memoryview) -> npt.NDArray[np.uint64]:
+    """One sum per 64 KiB of records; the last block may be shorter."""
+    sums = [_hash(dat[start : start + SUM_BLOCK]) for start in range(0, len(dat), SUM_BLOCK)]
+    return np.array(sums, dtype="<u8")
+
+
+def build_footer(rows: Rows, dat: memoryview) -> bytes:
+    """Sums and footer, to be written right after the rows."""
+    sums = block_sums(dat).tobytes()
+    head = _FOOTER.pack(SEAL_MAGIC, VERSION, len(rows), len(dat), rows_sum(rows), _hash(sums), 0)[
+        : FOOTER_BYTES - 8
+    ]
+    return sums + head + struct.pack("<Q", _hash(head))
+
+
+def read_seal(size: int, read_at: Callable[[int, int], bytes]) -> Seal | None:
+    """The seal at the end of an .idx file, or None when it is not (intactly) sealed.
+
+    `read_at` takes a length and a position, and may find the file shorter than `size`: a
+    segment that is being sealed shrinks, so a mapping's end must not be touched.
+    """
+    if size < place.IDX_HEADER_BYTES + FOOTER_BYTES:
+        return None
+    tail = read_at(FOOTER_BYTES, size - FOOTER_BYTES)
+    if len(tail) < FOOTER_BYTES:
+        return None
+    magic, version, rows, dat_bytes, row_sum, sums_sum, expected = _FOOTER.unpack(tail)
+    if magic != SEAL_MAGIC or version != VERSION or _hash(tail[: FOOTER_BYTES - 8]) != expected:
+        return None
+    sums_bytes = -(-dat_bytes // SUM_BLOCK) * 8
+    start = place.IDX_HEADER_BYTES + rows * ROW_BYTES
+    if start + sums_bytes + FOOTER_BYTES != size:
+        return None
+    sums = read_at(sums_bytes, start)
+    if _hash(sums) != sums_sum:
+        return None
+    return Seal(rows, dat_bytes, row_sum, np.frombuffer(sums, dtype="<u8"))
+
+
+def list_bases(files: Files, directory: Path) -> list[int]:
+    """Base seqs of the segments that have files of their own, ascending."""
+    names = files.list_directory(directory)
+    return sorted(int(name[:-4]) for name in names if name.endswith(".idx"))
+
+
+def seal(files: Files, root: Path, log_id: int, base_seq: int, counts: tuple[int, int]) -> None:
+    """Write the footer of a segment that will not grow, and make both files durable.
+
+    `counts` are its rows and .dat bytes. Sealing again writes the same bytes.
+    """
+    rows, dat_bytes = counts
+    idx_fd = files.open(place.idx_path(root, log_id, base_seq))
+    dat_fd = files.open(place.dat_path(root, log_id, base_seq))
+    try:
+        row_bytes = files.read_at(idx_fd, rows * ROW_BYTES, place.IDX_HEADER_BYTES)
+        dat = files.read_at(dat_fd, dat_bytes, 0)
+        footer = build_footer(np.frombuffer(row_bytes, dtype=ROW_DTYPE), memoryview(dat))
+        position = place.IDX_HEADER_BYTES + rows * ROW_BYTES
+        files.write_at(idx_fd, footer, position)
+        files.truncate(idx_fd, position + len(footer))
+        files.truncate(dat_fd, dat_bytes)
+        files.sync(dat_fd)
+        files.sync(idx_fd)
+    finally:
+        files.close(idx_fd)
+        files.close(dat_fd)
