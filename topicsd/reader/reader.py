@@ -1,0 +1,154 @@
+"""One process's view of the data directory: the board, the catalog and the shelf.
+
+Everything is opened on first use, so a worker can start before the engine has made the
+files. A new engine session may have replaced the board and rewritten segments, so every
+map is dropped when the session changes.
+"""
+
+from __future__ import annotations
+
+from topicsd.model import errors
+from topicsd.model.clock import Clock
+from topicsd.model.settings import Settings
+from topicsd.reader.diff import DiffPage, DiffQuery, build_want, read_page
+from topicsd.reader.topics import Topics, TopicState, TopicSummary, TopicView
+from topicsd.rules import priority
+from topicsd.rules.floors import Floors
+from topicsd.storage import paths
+from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, Board, BoardMissing, BoardRow
+from topicsd.storage.catalog import CatalogReader
+from topicsd.storage.fs import Files
+from topicsd.storage.shelf import Shelf
+from topicsd.storage.view import Snapshot, Stale
+
+RETRIES_MAX = 100
+
+
+class Reader:
+    """Topics, their states and their records, without the engine."""
+
+    def __init__(self, settings: Settings, files: Files, clock: Clock) -> None:
+        self._settings = settings
+        self._files = files
+        self._clock = clock
+        self._board: Board | None = None
+        self._session = 0
+        self._topics = Topics(CatalogReader(paths.catalog(settings.data_dir)), settings.topic_cache)
+        self._shelf = Shelf(
+            files,
+            paths.segments(settings.data_dir),
+            settings.ephemeral_dir,
+            maps_max=settings.open_segments,
+        )
+
+    @property
+    def board(self) -> Board:
+        """The engine's board, or `not_ready` while there is none."""
+        if self._board is None:
+            try:
+                self._board = Board(self._files, paths.board(self._settings.data_dir))
+            except BoardMissing:
+                raise errors.not_ready(0.0) from None
+        if self._board.session != self._session:
+            self._session = self._board.session
+            self._shelf.forget()
+        return self._board
+
+    def find_topic(self, name: str) -> TopicView | None:
+        """The topic of that name as it is now, or None."""
+        return self._topics.find(name, self.board)
+
+    def state(self, topic: TopicView) -> TopicState | None:
+        """A topic's watermarks and exact counts; None when it was deleted meanwhile."""
+        for _ in range(RETRIES_MAX):
+            row = self._current(topic)
+            if row is None:
+                return None
+            try:
+                return self._state(topic, row)
+            except Stale:
+                continue
+        raise errors.not_ready(1.0)
+
+    def touch(self, topic: TopicView) -> None:
+        """Note that the topic was consumed now (DESIGN 3)."""
+        self.board.set_last_read(topic.row, self._clock.now_ms())
+
+    def diff(self, topic: TopicView, query: DiffQuery) -> DiffPage | None:
+        """Records after a cursor; None when the topic was deleted meanwhile."""
+        wanted = build_want(query, dedupe_node=topic.config.dedupe_node)
+        for _ in range(RETRIES_MAX):
+            row = self._current(topic)
+            if row is None:
+                return None
+            snapshot = Snapshot(self._shelf, row, self._session)
+            try:
+                floors = self._floors(snapshot)
+                gaps = self._topics.gaps(row.log_id) if row.flags & FLAG_GAPS else []
+                want = wanted._replace(holes=bool(row.flags & FLAG_HOLES))
+                page = read_page(snapshot, floors, query.from_seq, gaps, want)
+            except Stale:
+                continue
+            if self._still_there(topic.row, row):
+                return page
+        raise errors.not_ready(1.0)
+
+    def list_topics(
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[TopicSummary]:
+        """Topics by name, after `after`, within `prefix` and the prefixes of `allow`."""
+        page = self._topics.list_page(self.board, prefix, after, limit, allow)
+        summaries = []
+        for topic, row in page:
+            state = self._state(topic, row) if not row.ttl_ms else self.state(topic)
+            if state is not None:
+                summaries.append(_summary(topic, state))
+        return summaries
+
+    def _current(self, topic: TopicView) -> BoardRow | None:
+        row = self.board.read(topic.row)
+        return row if row.log_id == topic.log_id else None
+
+    def _still_there(self, number: int, row: BoardRow) -> bool:
+        """Whether the bytes just copied still belonged to the log when the copy ended."""
+        now = self.board.read(number)
+        return now.log_id == row.log_id and now.location == row.location
+
+    def _floors(self, snapshot: Snapshot) -> Floors:
+        row = snapshot.row
+        live_from = snapshot.expired_below(self._clock.now_ms())
+        earliest = row.earliest_seq
+        if live_from > earliest:
+            earliest = snapshot.first_visible(live_from)
+        return Floors(row.head_seq, earliest, row.cap_floor, live_from, row.lost_floor)
+
+    def _state(self, topic: TopicView, row: BoardRow) -> TopicState:
+        snapshot = Snapshot(self._shelf, row, self._session)
+        floors = self._floors(snapshot)
+        count, size = row.live, row.payload_bytes
+        if floors.earliest_seq > row.earliest_seq:
+            expired, expired_bytes = snapshot.live_between(row.earliest_seq, floors.earliest_seq)
+            count, size = count - expired, size - expired_bytes
+        last_read = self.board.last_read(topic.row) or None
+        return TopicState(
+            head_seq=row.head_seq,
+            earliest_seq=floors.earliest_seq,
+            next_seq=row.next_seq,
+            count=count,
+            bytes=size,
+            last_write_ts=row.last_write_ts or None,
+            last_read_ts=last_read,
+            effective_priority=priority.effective(topic.config, last_read, self._clock.now_ms()),
+        )
+
+
+def _summary(topic: TopicView, state: TopicState) -> TopicSummary:
+    return TopicSummary(
+        topic=topic.name,
+        head_seq=state.head_seq,
+        earliest_seq=state.earliest_seq,
+        count=state.count,
+        bytes=state.bytes,
+        durable=topic.config.durable,
+        effective_priority=state.effective_priority,
+    )

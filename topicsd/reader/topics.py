@@ -1,0 +1,119 @@
+"""Names to logs, for a process that only reads.
+
+A view is looked up in the catalog once and then kept; it is valid as long as its board row
+still shows the same log and the same generation, which every use checks. So a worker sees
+a created, changed or deleted topic on its next request, without asking the engine.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from topicsd.model.topic import TopicConfig
+from topicsd.storage.board import Board, BoardRow
+from topicsd.storage.catalog import CatalogMissing, CatalogReader, LogRecord
+
+_decode_config = msgspec.json.Decoder(TopicConfig).decode
+
+
+class TopicView(msgspec.Struct, frozen=True):
+    """A topic as the catalog describes it."""
+
+    name: str
+    log_id: int
+    row: int
+    generation: int
+    config: TopicConfig
+
+
+class TopicState(msgspec.Struct, frozen=True):
+    """What `GET /v0/topics/:topic` reports beside the configuration (API 1.2)."""
+
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    last_write_ts: int | None
+    last_read_ts: int | None
+    effective_priority: int
+
+
+class TopicSummary(msgspec.Struct, frozen=True):
+    """One row of a listing (API 1.3)."""
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    durable: bool
+    effective_priority: int
+
+
+class Topics:
+    """A bounded cache of views over the catalog."""
+
+    def __init__(self, catalog: CatalogReader, cache_max: int) -> None:
+        self._catalog = catalog
+        self._cache_max = cache_max
+        self._views: OrderedDict[str, TopicView] = OrderedDict()
+
+    def find(self, name: str, board: Board) -> TopicView | None:
+        """The current view of a topic, or None when there is none."""
+        view = self._views.get(name)
+        if view is not None:
+            if is_current(view, board.read(view.row)):
+                self._views.move_to_end(name)
+                return view
+            del self._views[name]
+        return self._load(name, board)
+
+    def list_page(
+        self, board: Board, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[tuple[TopicView, BoardRow]]:
+        """Topics by name, with their board rows; a topic that just vanished is left out."""
+        try:
+            found = self._catalog.list_logs(prefix, after, limit, allow)
+        except CatalogMissing:
+            return []
+        page = []
+        for record in found:
+            row = board.read(record.row)
+            if row.log_id == record.id:
+                page.append((_view(record, row.generation), row))
+        return page
+
+    def gaps(self, log_id: int) -> list[tuple[int, int]]:
+        return [(gap.from_seq, gap.to_seq) for gap in self._catalog.gaps(log_id)]
+
+    def _load(self, name: str, board: Board) -> TopicView | None:
+        try:
+            # The generation is read first: a change in between makes the view stale at once.
+            record = self._catalog.find_log(name)
+            if record is None:
+                return None
+            generation = board.read(record.row).generation
+            record = self._catalog.find_log(name)
+        except CatalogMissing:
+            return None
+        if record is None:
+            return None
+        view = _view(record, generation)
+        if not is_current(view, board.read(view.row)):
+            return None
+        self._views[name] = view
+        if len(self._views) > self._cache_max:
+            self._views.popitem(last=False)
+        return view
+
+
+def is_current(view: TopicView, row: BoardRow) -> bool:
+    return row.log_id == view.log_id and row.generation == view.generation
+
+
+def _view(record: LogRecord, generation: int) -> TopicView:
+    config = _decode_config(record.config_json)
+    return TopicView(record.name, record.id, record.row, generation, config)

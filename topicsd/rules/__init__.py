@@ -1,0 +1,1 @@
+"""Decisions: pure functions and tables. No I/O; the clock is an argument."""

@@ -1,0 +1,92 @@
+"""Floors and tombstones: where a read starts, and which loss it must report.
+
+Two floors are kept apart (DESIGN 5.1). `earliest_seq` is the first live record and moves
+for any reason. The involuntary floor moves only when live records were lost: to a cap
+(`cap_floor`), to expiry (`ttl_floor`), or because a restart emptied an ephemeral topic
+(`lost_floor`). A cursor below the involuntary floor gets a
+tombstone; one that merely fell into deleted records advances silently.
+
+Besides the floors a log may have gaps: ranges in the middle that a crash or a corrupt
+file took. They are reported the same way, with the reason "lost", when a cursor arrives
+at one; a read that starts before a gap ends at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SEQ_BASE = 1
+
+
+class Floors(NamedTuple):
+    """The watermarks that decide a read, all of one instant."""
+
+    head_seq: int
+    earliest_seq: int
+    cap_floor: int
+    ttl_floor: int
+    lost_floor: int
+
+
+class Tombstone(NamedTuple):
+    """Involuntary loss, inclusive at both ends (API 3.3)."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class ReadPlan(NamedTuple):
+    """Read records from `start` up to and including `stop`, after reporting `tombstone`."""
+
+    start: int
+    stop: int
+    tombstone: Tombstone | None
+
+
+def plan_read(from_seq: int, floors: Floors, gaps: Sequence[tuple[int, int]]) -> ReadPlan:
+    """Decide what a cursor reads next. `gaps` are lost ranges in ascending order."""
+    tombstone = _below_floor(from_seq, floors)
+    start = from_seq + 1 if from_seq <= floors.head_seq else SEQ_BASE
+    start = max(start, floors.earliest_seq)
+    for gap_from, gap_to in gaps:
+        if gap_to < start:
+            continue
+        if gap_from > start:
+            return ReadPlan(start, gap_from - 1, tombstone)
+        # The gap is entered at its beginning, or in the middle by an old cursor.
+        lost = _tombstone(start, gap_to, "lost", floors)
+        tombstone = lost if tombstone is None else _join(tombstone, lost)
+        start = gap_to + 1
+    return ReadPlan(start, floors.head_seq, tombstone)
+
+
+def _below_floor(from_seq: int, floors: Floors) -> Tombstone | None:
+    if from_seq > floors.head_seq:
+        return _tombstone(SEQ_BASE, floors.head_seq, "recreated", floors)
+    wanted = from_seq + 1
+    causes = (("cap", floors.cap_floor), ("ttl", floors.ttl_floor), ("lost", floors.lost_floor))
+    reasons = [reason for reason, floor in causes if wanted < floor]
+    if not reasons:
+        return None
+    reason = reasons[0] if len(reasons) == 1 else "mixed"
+    return _tombstone(wanted, floors.earliest_seq - 1, reason, floors)
+
+
+def _tombstone(gap_from: int, gap_to: int, reason: str, floors: Floors) -> Tombstone:
+    missed = max(gap_to - gap_from + 1, 0)
+    return Tombstone(gap_from, gap_to, reason, missed, floors.earliest_seq, floors.head_seq)
+
+
+def _join(first: Tombstone, second: Tombstone) -> Tombstone:
+    """One tombstone for two adjoining losses: a response carries at most one."""
+    reason = first.reason if first.reason == second.reason else "mixed"
+    return first._replace(
+        gap_to=second.gap_to,
+        reason=reason,
+        missed_estimate=first.missed_estimate + second.missed_estimate,
+    )
