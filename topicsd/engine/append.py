@@ -1,0 +1,113 @@
+"""Append: admit, dedupe, assign seqs and a timestamp, stage (API 2, DESIGN 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topicsd.engine import topics
+from topicsd.engine.log import Log
+from topicsd.engine.staging import Batch, Chunk, Outcome
+from topicsd.model import errors
+from topicsd.model.commands import Append, Appended
+from topicsd.model.topic import TopicConfig
+from topicsd.storage.fs import is_full
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+# What a prefix can take beside the rest: its labels and two 64-bit numbers.
+PREFIX_BYTES_MAX = 64
+
+
+def apply_append(engine: Engine, batch: Batch, outcome: Outcome, command: Append) -> Appended:
+    """Stage the records of one write; nothing is staged when it is refused."""
+    now_ms = engine.clock.now_ms()
+    log = engine.registry.find(command.topic)
+    if log is not None and command.idempotency_key is not None:
+        seqs = engine.keys.find(log, command.idempotency_key, now_ms)
+        if seqs is not None:
+            return _deduped(engine, batch, outcome, log, seqs)
+    created = log is None
+    if log is None:
+        config = topics.config_for_append(command)
+        _admit(engine, config, command, None)
+        log = topics.create(engine, batch, outcome, command.topic, config)
+    else:
+        if log not in batch.chunks:
+            # Staged records are in no segment yet, where expiry would look for them.
+            engine.retention.expire(log, now_ms)
+        _admit(engine, log.config, command, log)
+    reply = _stage(engine, batch, log, command, now_ms)
+    reply.created = created
+    outcome.appended = log
+    return reply
+
+
+def _deduped(
+    engine: Engine, batch: Batch, outcome: Outcome, log: Log, seqs: tuple[int, int]
+) -> Appended:
+    """The first write's answer; it may still be on its way to the disk."""
+    if log in batch.chunks:
+        # The first write may be in this very batch: wait, or fail, together with it.
+        outcome.appended = log
+    else:
+        engine.commits.await_written(outcome, log)
+    return Appended(seqs[0], seqs[1], log.head_seq, False, True, 0)
+
+
+def _admit(engine: Engine, config: TopicConfig, command: Append, log: Log | None) -> None:
+    """Refuse what does not fit, before any seq is assigned (DESIGN 5.3)."""
+    quota = engine.settings.max_total_bytes
+    if quota and engine.total_bytes + command.payload_bytes > quota:
+        raise errors.throttled("max_total_bytes", quota)
+    if config.discard != "reject":
+        return
+    caps = {"cap_records": config.cap_records, "cap_bytes": config.cap_bytes}
+    if _exceeds(config, command.count, command.payload_bytes):
+        raise errors.record_too_large("the write is larger than the topic's whole capacity", **caps)
+    if log is not None and _exceeds(
+        config, log.live + command.count, log.payload_bytes + command.payload_bytes
+    ):
+        raise errors.topic_full(
+            log.name, **caps, head_seq=log.head_seq, earliest_seq=log.earliest_seq
+        )
+
+
+def _exceeds(config: TopicConfig, records: int, payload_bytes: int) -> bool:
+    return bool(
+        (config.cap_records and records > config.cap_records)
+        or (config.cap_bytes and payload_bytes > config.cap_bytes)
+    )
+
+
+def _stage(engine: Engine, batch: Batch, log: Log, command: Append, now_ms: int) -> Appended:
+    chunk = batch.chunks.get(log) or Chunk(log)
+    volume = engine.volume_of(log)
+    dat_bytes = len(command.forms) + command.count * PREFIX_BYTES_MAX
+    try:
+        spot = volume.reserve(
+            chunk.spot, chunk.records + command.count, chunk.dat_bytes + dat_bytes
+        )
+    except OSError as error:
+        if is_full(error):
+            volume.cancel(chunk.spot)
+            raise errors.storage_full("the disk is full") from None
+        raise
+    batch.stage(log, chunk)
+    if spot != chunk.spot:
+        chunk.move(spot)
+    first_seq = log.next_seq
+    last_seq = first_seq + command.count - 1
+    # Within a log time never runs backwards, so that expiry is a binary search (DESIGN 5.2).
+    ts = max(now_ms, log.last_write_ts)
+    chunk.add(command, first_seq, ts)
+    if command.idempotency_key is not None:
+        chunk.keys.append((command.idempotency_key, first_seq, last_seq, ts))
+        engine.keys.add(log, command.idempotency_key, (first_seq, last_seq, ts))
+    log.last_write_ts = ts
+    log.head_seq = last_seq
+    log.next_seq = last_seq + 1
+    log.live += command.count
+    log.payload_bytes += command.payload_bytes
+    engine.total_bytes += command.payload_bytes
+    return Appended(first_seq, last_seq, last_seq, False, False, 0)

@@ -1,0 +1,201 @@
+"""Checkpoints: make segments durable, fold state into the catalog, give WAL files up.
+
+`begin` runs in the engine thread between two batches: it starts new WAL files and notes the
+state of every log that changed since the last checkpoint. The rest runs on a thread of its
+own while appends go on: sync the segments, seal those that are full, commit the noted state,
+remove the old WAL files and whatever fell below a floor. `finish` runs in the engine thread
+again. A crash at any moment leaves either the old checkpoint with its WAL files or the new
+one; files that remain although the new one is durable are skipped by recovery, by seq.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topicsd.engine.log import state_of_row
+from topicsd.engine.sealing import seal_segment
+from topicsd.storage import place, wal
+from topicsd.storage.catalog import (
+    Change,
+    DropSegment,
+    ForgetKeys,
+    LogState,
+    SaveKeys,
+    SaveSegment,
+    SaveState,
+)
+from topicsd.storage.volume import Spot
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+Rolled = tuple[bool, Spot]
+
+
+class Job:
+    """One checkpoint under way, and everything it noted when it began."""
+
+    def __init__(self, engine: Engine, checkpoints: Checkpoints) -> None:
+        self._engine = engine
+        self.failure: BaseException | None = None
+        self.retired = engine.wal.rotate()
+        self.states = _states(engine)
+        self.segments = checkpoints.segments
+        self.rolled = checkpoints.rolled
+        self.trash = checkpoints.trash
+        self.droppable = engine.retention.take_droppable()
+        self.keys = engine.keys.to_save()
+        self.forget = engine.keys.to_forget(engine.clock.now_ms())
+        self.parked = [volume.packs.parked() for volume in engine.volumes]
+        self._thread = threading.Thread(target=self._run, daemon=True, name="checkpoint")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as failure:
+            self.failure = failure
+        self._engine.checkpoints.ring()
+
+    def _work(self) -> None:
+        engine = self._engine
+        dropped = set(self.droppable)
+        rolled = [
+            (resident, spot)
+            for resident, spot in self.rolled
+            if (resident, spot.log_id, spot.base_seq) not in dropped
+        ]
+        engine.volumes[False].sync(
+            {(log_id, base) for resident, log_id, base in self.segments if not resident}
+        )
+        sealed = [seal_segment(engine, resident, spot) for resident, spot in rolled]
+        changes = self._changes([save for save in sealed if save])
+        engine.clerk.wait(engine.clerk.submit(changes))
+        wal.remove(engine.files, self.retired)
+        for resident, log_id, base in self.droppable:
+            root = engine.volumes[resident].root
+            engine.files.remove(place.idx_path(root, log_id, base))
+            engine.files.remove(place.dat_path(root, log_id, base))
+        for directory in self.trash:
+            engine.files.remove_directory(directory)
+
+    def _changes(self, sealed: list[SaveSegment]) -> list[Change]:
+        changes: list[Change] = [SaveState(self.states), *sealed]
+        changes += [DropSegment(log_id, base) for _, log_id, base in self.droppable]
+        if self.keys:
+            changes.append(SaveKeys(self.keys))
+        if self.forget:
+            changes.append(ForgetKeys(self.forget))
+        return changes
+
+
+class Checkpoints:
+    """Decides when a checkpoint is due and keeps what the next one has to do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._job: Job | None = None
+        self._asked = False
+        self._begun_ms = engine.clock.monotonic_us() // 1000
+        self._wal_bytes = 0
+        self.started = 0
+        self.segments: set[tuple[bool, int, int]] = set()
+        self.rolled: list[Rolled] = []
+        self.trash: list[Path] = []
+
+    def ring(self) -> None:
+        self._engine.notify()
+
+    def note_written(self, resident: bool, spot: Spot) -> None:
+        if spot.location == place.OWN_FILES:
+            self.segments.add((resident, spot.log_id, spot.base_seq))
+
+    def note_rolled(self, resident: bool, spot: Spot) -> None:
+        """A segment that will not grow any more: seal it next time."""
+        if spot.rows:
+            self.rolled.append((resident, spot))
+            self.segments.add((resident, spot.log_id, spot.base_seq))
+
+    def discard(self, directory: Path | None) -> None:
+        """Remove a directory after the next checkpoint."""
+        if directory is not None:
+            self.trash.append(directory)
+
+    def ask(self) -> None:
+        """Take a checkpoint at the next chance."""
+        self._asked = True
+
+    def poll(self) -> None:
+        """Finish a checkpoint that is done and begin one that is due."""
+        if self._job is not None:
+            if not self._job.done:
+                return
+            self._finish(self._job)
+        if self._is_due():
+            self._begin().start()
+
+    def run_last(self) -> None:
+        """Take a final checkpoint and wait for it."""
+        if self._job is not None:
+            self._job.join()
+            self._finish(self._job)
+        job = self._begin()
+        job.start()
+        job.join()
+        self._finish(job)
+
+    def _is_due(self) -> bool:
+        engine, settings = self._engine, self._engine.settings
+        if self._asked:
+            return True
+        if not engine.dirty and not self.trash:
+            return False
+        if engine.wal.counters.bytes_written - self._wal_bytes > settings.checkpoint_bytes:
+            return True
+        return (
+            engine.clock.monotonic_us() // 1000 - self._begun_ms > settings.checkpoint_interval_ms
+        )
+
+    def _begin(self) -> Job:
+        self._asked = False
+        self.started += 1
+        self._engine.clerk.begin_checkpoint()
+        self._begun_ms = self._engine.clock.monotonic_us() // 1000
+        self._wal_bytes = self._engine.wal.counters.bytes_written
+        self._job = Job(self._engine, self)
+        self.segments, self.rolled, self.trash = set(), [], []
+        self._engine.dirty = {}
+        return self._job
+
+    def _finish(self, job: Job) -> None:
+        self._job = None
+        if job.failure is not None:
+            raise job.failure
+        engine = self._engine
+        engine.wal.forget(job.retired)
+        engine.keys.saved(job.keys)
+        for volume, parked in zip(engine.volumes, job.parked, strict=True):
+            volume.packs.settle(parked)
+        for resident, log_id, base in job.droppable:
+            engine.volumes[resident].forget(log_id, base)
+
+
+def _states(engine: Engine) -> list[LogState]:
+    board = engine.board
+    states = []
+    for number, log_id in engine.dirty.items():
+        row = board.read(number)
+        if row.log_id == log_id:
+            states.append(state_of_row(row, board.last_read(number)))
+    return states

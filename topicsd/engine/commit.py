@@ -1,0 +1,195 @@
+"""The one commit: WAL frame, segment bytes, board row, reply, in this order (law 3).
+
+Durability classes (DESIGN 2.2) differ only in the WAL step and in what the reply waits for:
+
+    ephemeral  no WAL entry; the reply waits for nothing
+    memory     WAL entry; the reply waits for nothing
+    disk       WAL entry; the reply waits for nothing while the seq is below the ceiling
+    fsync      WAL entry; the reply waits until the frame is synced
+
+The ceiling keeps a lost tail from reusing seqs. A disk-class reply leaves before its frame
+is synced, so a power loss may take acknowledged records; their seqs must not be handed out
+again. Each entry therefore names a ceiling well above its last seq, and a seq is only
+acknowledged without waiting when a synced frame names a ceiling above it. After a power
+loss the log goes on above the ceiling. In practice one append in thousands waits, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topicsd.engine.log import Log
+from topicsd.engine.staging import Batch, Chunk, Outcome
+from topicsd.model import errors
+from topicsd.model.commands import Appended, Failed, Reply
+from topicsd.storage import frame
+from topicsd.storage.catalog import Change
+from topicsd.storage.fs import is_full
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine, Ticket
+
+CEILING_STEP = 4096
+# Stands for the number of a batch's catalog changes until they are submitted.
+THIS_BATCH = -1
+
+_DISK_FULL = Failed.of(errors.storage_full("the disk is full"))
+
+
+class Commits:
+    """Turns staged batches into visible records and replies."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def stage_change(
+        self, batch: Batch, outcome: Outcome, change: Change, settle: Callable[[], None]
+    ) -> None:
+        """Add a catalog change; `settle` runs once it is committed, before the reply."""
+        batch.changes.append(change)
+        batch.settles.append(settle)
+        outcome.need.catalog = THIS_BATCH
+
+    def await_catalog(self, outcome: Outcome, name: str) -> None:
+        """Let a reply wait for a change of `name` that is on its way to the catalog."""
+        if self._engine.registry.is_pending(name):
+            outcome.need.catalog = THIS_BATCH
+
+    def await_written(self, outcome: Outcome, log: Log) -> None:
+        """Let a reply wait as if it acknowledged what was written so far for a log."""
+        if log.resident:
+            return
+        number = self._engine.wal.shard_of(log.id)
+        shard = self._engine.wal.shards[number]
+        if shard.synced_lsn < shard.written_lsn and self._must_wait(log, number):
+            outcome.need.shard, outcome.need.lsn = number, shard.written_lsn
+
+    def commit(self, batch: Batch) -> list[tuple[Ticket, Reply]]:
+        """Make a batch real and return the replies that wait for nothing."""
+        engine = self._engine
+        started = engine.clock.monotonic_us()
+        if batch.chunks:
+            self._write_wal(batch)
+            self._write_segments(batch)
+        for log in batch.touched:
+            if not log.dropped:
+                engine.board.write(log.row, log.to_row())
+                engine.moved.add(log.row)
+                engine.dirty[log.row] = log.id
+        self._submit(batch)
+        return self._reply(batch, started)
+
+    def _submit(self, batch: Batch) -> None:
+        """Hand catalog changes to the clerk; only then is their number known."""
+        waiting = [outcome for outcome in batch.outcomes if outcome.need.catalog]
+        if not (batch.changes or waiting):
+            return
+        number = self._engine.clerk.submit(batch.changes)
+        for settle in batch.settles:
+            self._engine.held.after_catalog(number, settle)
+        for outcome in waiting:
+            outcome.need.catalog = number
+
+    def _write_wal(self, batch: Batch) -> None:
+        """One frame a shard; a shard without room undoes its logs and nothing else."""
+        engine = self._engine
+        by_shard: dict[int, list[Log]] = {}
+        for log in batch.chunks:
+            if not log.resident:
+                by_shard.setdefault(engine.wal.shard_of(log.id), []).append(log)
+        for shard, logs in by_shard.items():
+            parts: list[bytes] = []
+            for log in logs:
+                parts += self._entry(log, batch.chunks[log])
+            urgent = any(self._must_wait(log, shard) for log in logs)
+            try:
+                lsn = engine.wal.write(shard, parts, urgent=urgent)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self._undo(batch, logs)
+                continue
+            self._note_lsn(batch, logs, shard, lsn)
+
+    def _undo(self, batch: Batch, logs: list[Log]) -> None:
+        for log in logs:
+            chunk = batch.undo(log, _DISK_FULL)
+            self._engine.volume_of(log).cancel(log.spot, chunk.spot.location)
+            if not log.dropped:
+                self._engine.total_bytes -= chunk.payload_bytes
+            for key, *_ in chunk.keys:
+                self._engine.keys.remove(log.id, key)
+
+    def _entry(self, log: Log, chunk: Chunk) -> list[bytes]:
+        self._raise_ceiling(log)
+        rows, dat = b"".join(chunk.rows), b"".join(chunk.dat)
+        chunk.rows, chunk.dat = [rows], [dat]
+        parts = frame.append_parts(
+            log.id, (chunk.first_seq, log.ceiling_next), chunk.payload_bytes, rows, dat
+        )
+        if chunk.keys:
+            parts += frame.keys_parts(log.id, chunk.keys)
+        return parts
+
+    def _raise_ceiling(self, log: Log) -> None:
+        """Choose the ceiling the next entry names, well before the present one is reached."""
+        checkpoint = self._engine.checkpoints.started
+        if log.ceiling_checkpoint != checkpoint:
+            log.ceiling = log.ceiling_next = log.ceiling_lsn = 0
+            log.ceiling_checkpoint = checkpoint
+        if log.head_seq + CEILING_STEP // 2 > log.ceiling_next:
+            step = max(CEILING_STEP, 4 * (log.head_seq - log.ceiling))
+            log.ceiling_next = log.head_seq + min(step, 64 * CEILING_STEP)
+            log.ceiling_lsn = 0
+
+    def _must_wait(self, log: Log, shard: int) -> bool:
+        durability = log.config.durability
+        if durability != "disk":
+            return durability == "fsync"
+        if 0 < log.ceiling_lsn <= self._engine.wal.shards[shard].synced_lsn:
+            log.ceiling = log.ceiling_next
+        return log.head_seq > log.ceiling
+
+    def _note_lsn(self, batch: Batch, logs: list[Log], shard: int, lsn: int) -> None:
+        for log in logs:
+            if log.ceiling_lsn == 0:
+                log.ceiling_lsn = lsn
+        waiting = {log for log in logs if self._must_wait(log, shard)}
+        for outcome in batch.outcomes:
+            if outcome.appended is not None and outcome.appended in waiting:
+                outcome.need.shard, outcome.need.lsn = shard, lsn
+                outcome.need.gated = outcome.appended.config.durability == "fsync"
+
+    def _write_segments(self, batch: Batch) -> None:
+        engine = self._engine
+        now_ms = engine.clock.now_ms()
+        for log, chunk in batch.chunks.items():
+            rows, dat = b"".join(chunk.rows), b"".join(chunk.dat)
+            before = log.spot
+            log.spot = engine.volume_of(log).write(chunk.spot, rows, dat)
+            if log.spot.base_seq != before.base_seq:
+                log.shelf_generation += 1
+                engine.checkpoints.note_rolled(log.resident, before)
+            engine.checkpoints.note_written(log.resident, log.spot)
+            engine.ages.note(log, now_ms)
+            limited = log.config.cap_records or log.config.cap_bytes or log.config.ttl_ms
+            if limited and not log.dropped:
+                engine.retention.enforce(log, now_ms)
+            batch.touched.add(log)
+
+    def _reply(self, batch: Batch, started: int) -> list[tuple[Ticket, Reply]]:
+        engine = self._engine
+        now_us = engine.clock.monotonic_us()
+        ready: list[tuple[Ticket, Reply]] = []
+        for outcome in batch.outcomes:
+            reply = outcome.reply
+            assert reply is not None
+            if isinstance(reply, Appended) and not reply.deduped:
+                reply.wal_append_us = max(now_us - started, 1)
+            need = outcome.need
+            if need.lsn or need.catalog:
+                engine.held.hold(outcome.ticket, reply, need, now_us)
+            else:
+                ready.append((outcome.ticket, reply))
+        return ready

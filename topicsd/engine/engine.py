@@ -1,0 +1,183 @@
+"""The engine: the one owner of the data directory, and the table from command to function.
+
+`apply` takes a batch of commands and returns the replies that wait for nothing; the others
+come from `release` once a sync or the catalog has caught up. All methods are called from
+one thread. An expected refusal is a `Failed` reply; any other exception means that memory
+and disk may disagree, and the process must end and recover.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topicsd.engine import append, recover, topics
+from topicsd.engine.checkpoint import Checkpoints
+from topicsd.engine.clerk import Clerk
+from topicsd.engine.commit import Commits
+from topicsd.engine.held import HeldReplies
+from topicsd.engine.keys import Keys
+from topicsd.engine.log import Log
+from topicsd.engine.recover import RecoverySummary
+from topicsd.engine.registry import Registry
+from topicsd.engine.retention import Retention
+from topicsd.engine.sealing import Ages
+from topicsd.engine.staging import Batch, Outcome
+from topicsd.model.clock import Clock
+from topicsd.model.commands import Append, Command, DeleteTopic, Failed, FindTopic, PutTopic, Reply
+from topicsd.model.errors import TopicsError
+from topicsd.model.settings import Settings
+from topicsd.storage import paths
+from topicsd.storage.catalog import CatalogWriter, SetMeta
+from topicsd.storage.fs import Files
+from topicsd.storage.shelf import Shelf
+from topicsd.storage.volume import Limits, Volume
+from topicsd.storage.wal import Wal
+
+Ticket = Any
+
+COMMANDS: dict[type, Callable[..., Reply]] = {
+    PutTopic: topics.apply_put,
+    DeleteTopic: topics.apply_delete,
+    FindTopic: topics.apply_find,
+    Append: append.apply_append,
+}
+
+
+class Engine:
+    """One data directory, open for writing."""
+
+    def __init__(
+        self, settings: Settings, files: Files, clock: Clock, notify: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.files = files
+        self.clock = clock
+        self.notify = notify
+        self.moved: set[int] = set()
+        self.dirty: dict[int, int] = {}
+        self.total_bytes = 0
+        self.first_lsn = 0
+        self._lock_fd = -1
+
+    def recover(self) -> RecoverySummary:
+        """Take the data directory and bring it up to date; raises when that cannot be done."""
+        data_dir = self.settings.data_dir
+        self.files.make_directory(data_dir)
+        self._lock_fd = self.files.lock(paths.lock(data_dir))
+        self.catalog = CatalogWriter(paths.catalog(data_dir))
+        self.board, usable = recover.open_board(self.files, self.catalog, paths.board(data_dir))
+        same_boot = self.catalog.meta("boot") == self.files.boot_id()
+        self.board.state = "starting" if usable else "replaying"
+        self.board.mark_dirty()
+        self.board.replay_progress = 0.0
+        self.board.engine_pid = os.getpid()
+        self._open_storage()
+        self.board.session = time.time_ns()
+        self.registry = Registry(
+            self.catalog,
+            self.board,
+            session=self.board.session,
+            cache_max=self.settings.topic_cache,
+        )
+        self.keys = Keys(self.catalog)
+        self.retention = Retention(self)
+        self.checkpoints = Checkpoints(self)
+        self.ages = Ages(self)
+        summary = RecoverySummary(True, 0, 0, 0, 0, 0, 0)
+        if not usable:
+            summary = recover.replay(self, same_boot)
+            self.checkpoints.ask()
+        recover.empty_ephemeral(self)
+        self.total_bytes = self.board.total_payload_bytes()
+        self._start(data_dir)
+        return summary
+
+    def apply(self, batch: Sequence[tuple[Ticket, Command]]) -> list[tuple[Ticket, Reply]]:
+        """Apply commands in order as one commit; return the replies that are ready."""
+        work = Batch()
+        for ticket, command in batch:
+            outcome = Outcome(ticket)
+            work.outcomes.append(outcome)
+            try:
+                outcome.reply = COMMANDS[type(command)](self, work, outcome, command)
+            except TopicsError as error:
+                outcome.reply = Failed.of(error)
+        ready = self.commits.commit(work)
+        self.registry.trim()
+        return ready
+
+    def release(self) -> list[tuple[Ticket, Reply]]:
+        """Replies whose sync or catalog commit has finished since."""
+        self.wal.check()
+        self.clerk.check()
+        synced = [shard.synced_lsn for shard in self.wal.shards]
+        ready = self.held.release(synced, self.clerk.done, self.clock.monotonic_us())
+        self.checkpoints.poll()
+        return ready
+
+    def take_moved(self) -> list[int]:
+        """Board rows that changed since the last call."""
+        moved = list(self.moved)
+        self.moved.clear()
+        return moved
+
+    def tick(self) -> None:
+        """Chores; called about ten times a second."""
+        self.ages.roll_old(self.clock.now_ms())
+        self.checkpoints.poll()
+
+    def volume_of(self, log: Log) -> Volume:
+        return self.volumes[log.resident]
+
+    def close(self) -> None:
+        """Take a last checkpoint, so that the next start has nothing to do."""
+        self.board.state = "draining"
+        self.checkpoints.run_last()
+        self.wal.close()
+        self.clerk.close()
+        self.catalog.commit(
+            [SetMeta("stopped", str(self.board.session)), SetMeta("boot", self.files.boot_id())]
+        )
+        self.board.mark_clean()
+        self.board.state = "stopped"
+        self.board.flush()
+        for volume in self.volumes:
+            volume.close()
+        self.files.remove_tree(self.volumes[True].root)
+        self.board.close()
+        self.catalog.close()
+        self.files.close(self._lock_fd)
+
+    def _open_storage(self) -> None:
+        settings = self.settings
+        limits = Limits(settings.segment_max_events, settings.segment_max_bytes)
+        # What an ephemeral topic left behind in another life is not read again.
+        self.files.remove_tree(settings.ephemeral_dir)
+        roots = (paths.segments(settings.data_dir), settings.ephemeral_dir)
+        self.volumes = tuple(
+            Volume(self.files, root, handles_max=settings.open_segments, limits=limits)
+            for root in roots
+        )
+        self.volumes[False].packs.restore(self.catalog.used_locations())
+        self.shelf = Shelf(self.files, *roots, maps_max=settings.open_segments)
+
+    def _start(self, data_dir: paths.Path) -> None:
+        settings = self.settings
+        self.catalog.commit([SetMeta("boot", self.files.boot_id()), SetMeta("stopped", "")])
+        self.clerk = Clerk(self.catalog, self.notify)
+        self.wal = Wal(
+            self.files,
+            paths.wal(data_dir),
+            shards=settings.wal_shards,
+            file_bytes=settings.wal_file_bytes,
+            sync_interval_ms=settings.wal_sync_interval_ms,
+            first_lsn=self.first_lsn,
+            notify=self.notify,
+        )
+        self.held = HeldReplies(settings.wal_shards)
+        self.commits = Commits(self)
+        self.board.replay_progress = 1.0
+        self.board.state = "ready"

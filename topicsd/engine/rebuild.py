@@ -1,0 +1,185 @@
+"""Applies WAL entries to logs: the second half of recovery.
+
+Entries of one log are gathered and written a megabyte at a time, so that a WAL of many
+small frames replays at the speed of a few large ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from topicsd.engine.log import Log
+from topicsd.model.record import ROW, ROW_DTYPE
+from topicsd.storage.catalog import Change, RecordGap
+from topicsd.storage.frame import AppendEntry, KeysEntry
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+GATHER_BYTES: Final = 1 << 20
+
+Heads = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+
+
+class _Gathered:
+    """A log being rebuilt, and entries not yet written to its segment."""
+
+    __slots__ = ("ceiling", "dat", "dat_bytes", "log", "records", "rows")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.rows: list[npt.NDArray[np.void]] = []
+        self.dat: list[memoryview] = []
+        self.dat_bytes = 0
+        self.records = 0
+        self.ceiling = 0
+
+
+class Rebuild:
+    """All logs that the WAL mentions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._logs: dict[int, _Gathered | None] = {}
+        self._gaps: list[Change] = []
+        self.records = 0
+        self.lost_records = 0
+
+    def append(self, entry: AppendEntry) -> None:
+        """Apply one append, unless the checkpoint or an earlier frame has it."""
+        gathered = self._find(entry.log_id)
+        if gathered is None:
+            return
+        log = gathered.log
+        last_seq = entry.first_seq + entry.records - 1
+        gathered.ceiling = max(gathered.ceiling, entry.ceiling)
+        if last_seq < log.next_seq:
+            return
+        if entry.first_seq > log.next_seq:
+            self._flush(gathered)
+            self._lose(log, entry.first_seq - 1)
+        if not log.resident:
+            self._gather(gathered, entry)
+        log.head_seq = last_seq
+        log.next_seq = last_seq + 1
+        log.last_write_ts = ROW.unpack_from(entry.rows, len(entry.rows) - ROW.size)[0]
+        self.records += entry.records
+
+    def keys(self, entry: KeysEntry) -> None:
+        gathered = self._find(entry.log_id)
+        if gathered is not None:
+            for key, *written in entry.keys:
+                self._engine.keys.add(gathered.log, key, (written[0], written[1], written[2]))
+
+    def finish(self, shown: Heads, *, trust_tail: bool) -> None:
+        """Write what is gathered, account for lost tails, and publish.
+
+        `shown` are the log ids and heads that an earlier board showed.
+        """
+        for gathered in list(self._logs.values()):
+            if gathered is not None:
+                self._finish_log(gathered, trust_tail)
+        for log_id, head in [*self._lost_tails(shown), *self._known_tails()]:
+            found = self._find(log_id)
+            if found is not None and found.log.head_seq < head:
+                self._lose(found.log, head)
+                self._publish(found.log)
+        self._engine.catalog.commit(self._gaps)
+        self._engine.registry.reserve_ids(max(self._logs, default=0))
+
+    def _lost_tails(self, shown: Heads) -> list[tuple[int, int]]:
+        """Logs whose earlier board showed more than catalog and WAL have: proof of loss."""
+        ids, heads = self._engine.board.heads()
+        rows = min(len(ids), len(shown[0]))
+        same = (ids[:rows] == shown[0][:rows]) & (ids[:rows] > 0)
+        lost = np.flatnonzero(same & (shown[1][:rows] > heads[:rows]))
+        return [(int(shown[0][row]), int(shown[1][row])) for row in lost]
+
+    def _known_tails(self) -> list[tuple[int, int]]:
+        """The last gap of each log that has any: a recovery cut short may have found it."""
+        catalog = self._engine.catalog
+        gaps = [catalog.gaps(log_id)[-1:] for log_id in self._engine.board.with_gaps()]
+        return [(gap.log_id, gap.to_seq) for found in gaps for gap in found]
+
+    def _find(self, log_id: int) -> _Gathered | None:
+        if log_id not in self._logs:
+            log = self._engine.registry.find_by_id(log_id)
+            self._logs[log_id] = None if log is None else _Gathered(log)
+            if log is not None:
+                self._engine.volume_of(log).discard_after(log.spot)
+        return self._logs[log_id]
+
+    def _gather(self, gathered: _Gathered, entry: AppendEntry) -> None:
+        rows = np.frombuffer(entry.rows, dtype=ROW_DTYPE)
+        # Positions relative to the entry; the segment decides where it starts.
+        shift = gathered.dat_bytes - (int(rows["end"][-1]) - len(entry.dat))
+        if shift:
+            rows = rows.copy()
+            rows["end"] = rows["end"].astype(np.int64) + shift
+        gathered.rows.append(rows)
+        gathered.dat.append(entry.dat)
+        gathered.dat_bytes += len(entry.dat)
+        gathered.records += entry.records
+        log = gathered.log
+        log.live += entry.records
+        log.payload_bytes += entry.payload_bytes
+        if gathered.dat_bytes >= GATHER_BYTES:
+            self._flush(gathered)
+
+    def _flush(self, gathered: _Gathered) -> None:
+        if not gathered.records:
+            return
+        engine, log = self._engine, gathered.log
+        volume = engine.volume_of(log)
+        before = log.spot
+        spot = volume.reserve(before, gathered.records, gathered.dat_bytes)
+        rows = np.concatenate(gathered.rows)
+        if spot.end:
+            rows["end"] += np.uint32(spot.end)
+        log.spot = volume.write(spot, rows.tobytes(), b"".join(gathered.dat))
+        if log.spot.base_seq != before.base_seq:
+            engine.checkpoints.note_rolled(log.resident, before)
+        engine.checkpoints.note_written(log.resident, log.spot)
+        gathered.rows, gathered.dat = [], []
+        gathered.dat_bytes = gathered.records = 0
+
+    def _finish_log(self, gathered: _Gathered, trust_tail: bool) -> None:
+        log = gathered.log
+        self._flush(gathered)
+        if not trust_tail and log.config.durability == "disk" and gathered.ceiling > log.head_seq:
+            self._lose(log, gathered.ceiling)
+        self._publish(log)
+
+    def _publish(self, log: Log) -> None:
+        engine = self._engine
+        if log.resident:
+            log.earliest_seq = log.lost_floor = log.next_seq
+            log.live = log.payload_bytes = 0
+            log.spot = log.spot._replace(base_seq=log.next_seq, location=0, rows=0, end=0)
+        engine.retention.enforce(log, engine.clock.now_ms())
+        log.session_seq = log.head_seq
+        log.shelf_generation += 1
+        engine.board.write(log.row, log.to_row())
+        engine.dirty[log.row] = log.id
+
+    def _lose(self, log: Log, last_seq: int) -> None:
+        """Give up the seqs from the log's next one to `last_seq`, visibly."""
+        engine = self._engine
+        lost_from = log.next_seq
+        if not log.resident:
+            self._gaps.append(RecordGap(log.id, lost_from, last_seq, "lost", engine.clock.now_ms()))
+            self.lost_records += last_seq - lost_from + 1
+            log.has_gaps = True
+            # Seqs inside a segment are dense, so what follows a gap needs a new one.
+            before, volume = log.spot, engine.volume_of(log)
+            log.spot = volume.roll(before, last_seq + 1)
+            # Nothing but its seal says where it ends: the next one's base does not.
+            volume.seal(before)
+            engine.checkpoints.note_rolled(log.resident, before)
+            if log.live == 0:
+                log.earliest_seq = last_seq + 1
+        log.head_seq = last_seq
+        log.next_seq = last_seq + 1

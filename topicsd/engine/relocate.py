@@ -1,0 +1,68 @@
+"""Moves a log between disk and memory when its durability class asks for it (API 0.10).
+
+A topic that stops being ephemeral gets its records onto disk, one that becomes ephemeral
+leaves none there. Copying is the price of changing a class, not of having one. The old
+copy goes when the catalog has the new configuration: until then a crash would need it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from topicsd.engine.log import Log
+from topicsd.engine.staging import Batch
+from topicsd.model import errors
+from topicsd.model.topic import TopicConfig
+from topicsd.storage import place
+from topicsd.storage.shelf import SegmentKey
+from topicsd.storage.view import Snapshot
+from topicsd.storage.volume import Spot, Volume
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+
+def change_volume(engine: Engine, batch: Batch, log: Log, config: TopicConfig) -> None:
+    """Copy every segment to the other volume and leave the old one."""
+    if log in batch.chunks or log.leaving is not None:
+        raise errors.throttled("durability_change", 1, retry_after_ms=100)
+    source = engine.volume_of(log)
+    resident = config.durability == "ephemeral"
+    target, old = engine.volumes[resident], log.spot
+    nothing = Spot(log.id, 0, place.NOWHERE, 0, 0)
+    # Whatever an earlier stay on that volume left, or an attempt that ran out of space.
+    target.discard_after(nothing)
+    try:
+        rolled = _copy_older(engine, log, target)
+        rows, dat = source.read(old)
+        fresh = Spot(log.id, old.base_seq, _start(old), 0, 0)
+        reserved = target.reserve(fresh, old.rows, old.end)
+        log.spot = target.write(reserved, rows, dat) if old.rows else reserved
+    except OSError:
+        target.discard_after(nothing)
+        raise
+    for spot in rolled:
+        engine.checkpoints.note_rolled(resident, spot)
+    log.shelf_generation += 1
+    log.leaving = source.leave(log.id, old.location) or source.root / "none"
+    engine.checkpoints.note_written(resident, log.spot)
+    engine.checkpoints.ask()
+
+
+def _copy_older(engine: Engine, log: Log, target: Volume) -> list[Spot]:
+    """Copy every segment but the active one; return where they are now."""
+    snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
+    copied = []
+    for base, following in pairwise(snapshot.bases()):
+        region = engine.shelf.open(SegmentKey(log.resident, log.id, base))
+        rows = region.seal.rows if region.seal else following - base
+        end = int(region.rows["end"][rows - 1])
+        spot = target.reserve(Spot(log.id, base, place.OWN_FILES, 0, 0), rows, end)
+        copied.append(target.write(spot, region.rows[:rows].tobytes(), region.dat[:end]))
+    return copied
+
+
+def _start(spot: Spot) -> int:
+    """A log with files of its own keeps them; a packed one starts packed again."""
+    return place.OWN_FILES if spot.location == place.OWN_FILES else place.NOWHERE

@@ -1,0 +1,79 @@
+"""Caps and expiry (DESIGN 5): move the floors, and drop segments that fell below them.
+
+Floors and counts are exact and move at once. Files go later and whole: a segment entirely
+below the floor is dropped after the next checkpoint, because until then a crash would
+bring the old floor back.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from topicsd.engine.log import Log
+from topicsd.storage import place
+from topicsd.storage.view import Snapshot
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+
+class Retention:
+    """Applies a log's caps and TTL to its floors."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        # Segments below their log's floor: (resident, log id, base seq).
+        self.droppable: list[tuple[bool, int, int]] = []
+
+    def enforce(self, log: Log, now_ms: int) -> None:
+        """Bring a log back within its limits after an append (discard "old")."""
+        config = log.config
+        self.expire(log, now_ms)
+        if config.discard != "old":
+            return
+        over_records = max(log.live - config.cap_records, 0) if config.cap_records else 0
+        over_bytes = max(log.payload_bytes - config.cap_bytes, 0) if config.cap_bytes else 0
+        if not (over_records or over_bytes):
+            return
+        snapshot = self._snapshot(log)
+        eviction = snapshot.plan_eviction(over_records, over_bytes)
+        log.cap_floor = eviction.last_seq + 1
+        log.earliest_seq = snapshot.first_visible(log.cap_floor)
+        self._subtract(log, eviction.records, eviction.payload_bytes)
+        self._park_segments(log, snapshot)
+
+    def expire(self, log: Log, now_ms: int) -> None:
+        """Move the floor above records older than the topic's TTL."""
+        if not log.config.ttl_ms or not log.live:
+            return
+        snapshot = self._snapshot(log)
+        floor = snapshot.expired_below(now_ms)
+        if floor <= log.earliest_seq:
+            return
+        records, payload = snapshot.live_between(log.earliest_seq, floor)
+        log.ttl_floor = floor
+        log.earliest_seq = snapshot.first_visible(floor)
+        self._subtract(log, records, payload)
+        self._park_segments(log, snapshot)
+
+    def take_droppable(self) -> list[tuple[bool, int, int]]:
+        taken, self.droppable = self.droppable, []
+        return taken
+
+    def _snapshot(self, log: Log) -> Snapshot:
+        return Snapshot(self._engine.shelf, log.to_row(), log.session)
+
+    def _subtract(self, log: Log, records: int, payload: int) -> None:
+        log.live -= records
+        log.payload_bytes -= payload
+        self._engine.total_bytes -= payload
+
+    def _park_segments(self, log: Log, snapshot: Snapshot) -> None:
+        if log.spot.location != place.OWN_FILES:
+            return
+        bases = snapshot.bases()
+        for base, following in pairwise(bases):
+            if following <= log.earliest_seq and base > log.parked_base:
+                self.droppable.append((log.resident, log.id, base))
+                log.parked_base = base

@@ -1,0 +1,92 @@
+"""When a segment ends by age, and what happens to one that will not grow any more.
+
+A segment that is full ends where the next record would go (`storage.volume`). One that is
+merely old ends here, so that a slow topic's records are sealed too.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topicsd.engine.log import Log
+from topicsd.model.record import DELETED
+from topicsd.storage import place, segment
+from topicsd.storage.catalog import SaveSegment, Segment
+from topicsd.storage.shelf import SegmentKey, Shelf
+from topicsd.storage.view import payload_sizes
+from topicsd.storage.volume import Spot
+
+if TYPE_CHECKING:
+    from topicsd.engine.engine import Engine
+
+
+class Ages:
+    """Active segments with files of their own, oldest first."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._began: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def note(self, log: Log, now_ms: int) -> None:
+        """Remember when a log's active segment began, as far as this process knows."""
+        if log.spot.location != place.OWN_FILES:
+            return
+        known = self._began.get(log.id)
+        if known is None or known[0] != log.spot.base_seq:
+            self._began[log.id] = (log.spot.base_seq, now_ms)
+            self._began.move_to_end(log.id)
+
+    def roll_old(self, now_ms: int) -> None:
+        """End every segment older than TOPICS_SEGMENT_MAX_AGE_MS."""
+        age_max = self._engine.settings.segment_max_age_ms
+        while age_max and self._began:
+            log_id, (base_seq, began_ms) = next(iter(self._began.items()))
+            if now_ms - began_ms < age_max:
+                return
+            del self._began[log_id]
+            log = self._engine.registry.find_by_id(log_id)
+            if log is not None and log.spot.base_seq == base_seq and log.spot.rows:
+                self._roll(log)
+
+    def _roll(self, log: Log) -> None:
+        engine, before = self._engine, log.spot
+        log.spot = engine.volume_of(log).roll(before, log.next_seq)
+        log.shelf_generation += 1
+        engine.checkpoints.note_rolled(log.resident, before)
+        engine.board.write(log.row, log.to_row())
+        engine.dirty[log.row] = log.id
+
+
+def seal_segment(engine: Engine, resident: bool, spot: Spot) -> SaveSegment | None:
+    """Seal one segment; None when its log was deleted meanwhile."""
+    root = engine.volumes[resident].root
+    # A shelf of its own: this runs beside the engine thread, which has another.
+    shelf = Shelf(engine.files, root, root, maps_max=1)
+    try:
+        segment.seal(engine.files, root, spot.log_id, spot.base_seq, (spot.rows, spot.end))
+        region = shelf.open(SegmentKey(False, spot.log_id, spot.base_seq))
+    except FileNotFoundError:
+        return None
+    if resident:
+        return None
+    rows = region.rows[: spot.rows]
+    sizes = payload_sizes(region, 0, spot.rows)
+    live = rows["deleted"] != DELETED
+    return SaveSegment(
+        Segment(
+            log_id=spot.log_id,
+            base_seq=spot.base_seq,
+            rows=spot.rows,
+            bytes=spot.end,
+            payload_bytes=int(sizes[live].sum()),
+            live_rows=int(np.count_nonzero(live)),
+            first_ts=int(rows["ts"][0]),
+            last_ts=int(rows["ts"][-1]),
+            sealed_ts=engine.clock.now_ms(),
+            checksum=segment.rows_sum(rows),
+            state="sealed",
+        )
+    )

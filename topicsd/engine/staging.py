@@ -1,0 +1,133 @@
+"""What a batch of commands wants to write, before any of it is written.
+
+Commands of one batch are applied to the logs in memory one after the other, so that each
+sees the ones before it. All records that a batch adds to one log become one chunk: one WAL
+entry, one write to the segment, one board row. Before a log is first touched its state is
+saved, so that a batch whose WAL write is refused can be undone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from topicsd.engine.held import Need
+from topicsd.engine.log import Log
+from topicsd.model.commands import Append, Failed, Reply
+from topicsd.model.record import ROW_DTYPE, complete, prefix
+from topicsd.storage.catalog import Change
+from topicsd.storage.volume import Spot
+
+Ticket = Any
+_TS_END = struct.Struct("<qI")
+# What staging a record changes in its log.
+_STAGED = ("head_seq", "next_seq", "live", "payload_bytes", "last_write_ts")
+
+
+class Chunk:
+    """Records staged for one log, and the reserved spot they will be written to."""
+
+    __slots__ = (
+        "dat",
+        "dat_bytes",
+        "first_seq",
+        "keys",
+        "payload_bytes",
+        "records",
+        "rows",
+        "spot",
+    )
+
+    def __init__(self, log: Log) -> None:
+        self.spot: Spot = log.spot
+        self.first_seq = log.next_seq
+        self.records = 0
+        self.dat_bytes = 0
+        self.payload_bytes = 0
+        self.rows: list[bytes] = []
+        self.dat: list[bytes] = []
+        self.keys: list[tuple[str, int, int, int]] = []
+
+    def move(self, spot: Spot) -> None:
+        """Follow a reservation that led to another segment: positions there start anew."""
+        shift = spot.end - self.spot.end
+        self.spot = spot
+        if shift and self.rows:
+            rows = np.frombuffer(b"".join(self.rows), dtype=ROW_DTYPE).copy()
+            rows["end"] = rows["end"].astype(np.int64) + shift
+            self.rows = [rows.tobytes()]
+
+    def add(self, command: Append, first_seq: int, ts: int) -> None:
+        """Render the records of one append behind what is staged."""
+        end = self.spot.end + self.dat_bytes
+        dat = complete(command.forms, first_seq, command.count, ts)
+        if command.count == 1:
+            rows = _TS_END.pack(ts, end + len(dat)) + command.rows[_TS_END.size :]
+        else:
+            rows = _rows(command, first_seq, ts, end)
+        self.dat.append(dat)
+        self.rows.append(rows)
+        self.records += command.count
+        self.dat_bytes += len(dat)
+        self.payload_bytes += command.payload_bytes
+
+
+def _rows(command: Append, first_seq: int, ts: int, end: int) -> bytes:
+    """The rows of several records, with time and positions filled in."""
+    rows = np.frombuffer(command.rows, dtype=ROW_DTYPE).copy()
+    lengths = rows["end"].astype(np.int64) + len(prefix(0, ts)) - 1
+    lengths += _seq_digits(first_seq, command.count)
+    rows["ts"] = ts
+    rows["end"] = end + np.cumsum(lengths)
+    return rows.tobytes()
+
+
+def _seq_digits(first_seq: int, count: int) -> Any:
+    """Digits of each seq: almost always the same number for all of them."""
+    low, high = len(str(first_seq)), len(str(first_seq + count - 1))
+    if low == high:
+        return low
+    return np.array([len(str(seq)) for seq in range(first_seq, first_seq + count)])
+
+
+class Outcome:
+    """A command's reply, the log it appended to, and what the reply waits for."""
+
+    __slots__ = ("appended", "need", "reply", "ticket")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.reply: Reply | None = None
+        self.appended: Log | None = None
+        self.need = Need()
+
+
+class Batch:
+    """One `apply`: chunks by log, catalog changes, and one outcome a command."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[Log, Chunk] = {}
+        self.changes: list[Change] = []
+        # What to do once the changes are committed.
+        self.settles: list[Callable[[], None]] = []
+        self.outcomes: list[Outcome] = []
+        self.touched: set[Log] = set()
+        self._saved: dict[Log, tuple[int, ...]] = {}
+
+    def stage(self, log: Log, chunk: Chunk) -> None:
+        """Make a chunk part of the batch, and save what its records change in the log."""
+        if log not in self.chunks:
+            self._saved[log] = tuple(getattr(log, field) for field in _STAGED)
+            self.chunks[log] = chunk
+
+    def undo(self, log: Log, error: Failed) -> Chunk:
+        """Take back all records staged for a log; their commands fail with `error`."""
+        for field, value in zip(_STAGED, self._saved.pop(log), strict=True):
+            setattr(log, field, value)
+        for outcome in self.outcomes:
+            if outcome.appended is log:
+                outcome.reply, outcome.appended = error, None
+        return self.chunks.pop(log)
