@@ -1,0 +1,1 @@
+"""Between HTTP workers and the one engine: commands down, replies and wakeups up."""
