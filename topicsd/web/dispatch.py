@@ -1,0 +1,86 @@
+"""From a request to a reply: the order of checks, and the end of every request.
+
+Order (spec 2.8): 401, then 403 by scope and by name, then 404, 405 and 415, then the body.
+`answer` never raises: this is the place where a bug becomes `internal`. Both doors call it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from topicsd.model import errors, names
+from topicsd.model.errors import TopicsError
+from topicsd.web import auth, body
+from topicsd.web.context import Context
+from topicsd.web.errors import refusal
+from topicsd.web.reply import Reply, compress
+from topicsd.web.request import Request
+from topicsd.web.routes import OPEN, Path, Route, find_path
+
+_log = logging.getLogger("topicsd.web")
+
+Receive = Callable[[], Awaitable[bytes]]
+
+
+async def answer(request: Request, context: Context, receive: Receive | None = None) -> Reply:
+    """Serve one request; `receive` reads a body that is not in `request.body` yet."""
+    try:
+        reply = await _serve(request, context, receive)
+    except TopicsError as error:
+        reply = refusal(error, context.elapsed_us(request))
+    except Exception:
+        _log.exception("request failed method=%s path=%s", request.method, request.path[:300])
+        reply = refusal(errors.internal(), context.elapsed_us(request))
+    return compress(reply, request.headers.get("accept-encoding"))
+
+
+async def _serve(request: Request, context: Context, receive: Receive | None) -> Reply:
+    route = admit(request, context)
+    if route is None:
+        return _options(request)
+    gate = context.gate
+    gate.enter(request.key)
+    try:
+        if receive is not None:
+            content = await receive()
+            limit = context.settings.max_body_bytes
+            request.body = body.decode_content(request, content, limit)
+        return await route.handler(request, context)
+    finally:
+        gate.leave(request.key)
+
+
+def admit(request: Request, context: Context) -> Route | None:
+    """Decide from the head alone who may do what; None answers OPTIONS."""
+    settings = context.settings
+    path = find_path(request.path)
+    if settings.api_keys and (settings.probe_auth or path is None or not path.is_open):
+        request.key = auth.authenticate(request, settings.api_keys)
+    if path is None:
+        raise errors.not_found(request.path[:300])
+    route = path.find_route(request.method)
+    if request.key is not None:
+        _authorize(request, path, route)
+    if route is None:
+        if request.method == "OPTIONS":
+            return None
+        raise errors.method_not_allowed(request.method[:20], path.allowed)
+    if context.gate.draining and route.scope != OPEN:
+        raise errors.shutting_down()
+    body.check_head(request, settings.max_body_bytes)
+    if path.name is not None:
+        request.name = names.check_topic_name(path.name)
+    return route
+
+
+def _authorize(request: Request, path: Path, route: Route | None) -> None:
+    if route is not None and route.scope != OPEN:
+        auth.require_scope(request.key, route.scope)
+    auth.require_name(request.key, path.name)
+
+
+def _options(request: Request) -> Reply:
+    path = find_path(request.path)
+    allowed = path.allowed if path is not None else []
+    return Reply(204, b"", (("allow", ", ".join(allowed)),))

@@ -1,0 +1,75 @@
+"""A reply as handlers make it, and the bytes both doors send for it.
+
+The order of header lines is the order Sanic writes them in, so that the fast lane's answer
+to a request is the same bytes as Sanic's.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+import msgspec
+from sanic.helpers import STATUS_CODES
+
+CONTENT_TYPE = "application/json"
+COMPRESS_MIN_BYTES = 1024
+_GZIP_WBITS = 31
+_LEVEL = 1
+
+_STATUS_LINES = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in STATUS_CODES.items()
+}
+_RESPONSE = b"%b%bcontent-length: %d\r\nconnection: %b\r\ncontent-type: application/json\r\n\r\n%b"
+_CONNECTION = {True: b"keep-alive", False: b"close"}
+
+encode = msgspec.json.encode
+
+
+class Reply(NamedTuple):
+    """Status, JSON body, and header lines beyond the ones every answer has."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def json_reply(status: int, content: dict[str, Any], elapsed_us: int) -> Reply:
+    """Answer `content` with its performance block (API 0.9)."""
+    content["performance"] = {"server_total_ms": elapsed_us / 1000}
+    return Reply(status, encode(content))
+
+
+def compress(reply: Reply, accept_encoding: str | None) -> Reply:
+    """Gzip a large body for a client that asked for it (API 0.3)."""
+    if accept_encoding is None or len(reply.body) <= COMPRESS_MIN_BYTES:
+        return reply
+    if not _accepts_gzip(accept_encoding):
+        return reply
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+    body = packer.compress(reply.body) + packer.flush()
+    added = (("content-encoding", "gzip"), ("vary", "accept-encoding"))
+    return Reply(reply.status, body, reply.headers + added)
+
+
+def _accepts_gzip(accept_encoding: str) -> bool:
+    for offer in accept_encoding.lower().split(","):
+        coding, _, weight = offer.partition(";")
+        if coding.strip() == "gzip":
+            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+def build_response(reply: Reply, *, keep_alive: bool) -> bytes:
+    """The whole HTTP/1.1 response in one piece."""
+    lines = b"".join(b"%b: %b\r\n" % (n.encode(), v.encode()) for n, v in reply.headers)
+    return (
+        b"%b%bcontent-length: %d\r\nconnection: %b\r\ncontent-type: application/json\r\n\r\n%b"
+        % (
+            _STATUS_LINES[reply.status],
+            lines,
+            len(reply.body),
+            _CONNECTION[keep_alive],
+            reply.body,
+        )
+    )

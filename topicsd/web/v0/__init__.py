@@ -1,0 +1,1 @@
+"""The handlers of `/v0`, one module a resource."""

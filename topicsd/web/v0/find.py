@@ -1,0 +1,29 @@
+"""A topic by its name, for the handlers that read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topicsd.model import errors
+from topicsd.model.commands import FindTopic, TopicFound
+from topicsd.web.context import Context
+
+if TYPE_CHECKING:
+    from topicsd.reader import TopicView
+
+
+async def get_topic_view(context: Context, name: str) -> TopicView:
+    """The topic, or `topic_not_found`; a miss is checked with the engine once."""
+    context.check_readable()
+    topic = context.reader.find_topic(name)
+    if topic is None and await _exists(context, name):
+        topic = context.reader.find_topic(name)
+    if topic is None:
+        raise errors.topic_not_found(name)
+    return topic
+
+
+async def _exists(context: Context, name: str) -> bool:
+    reply = await context.port.submit(FindTopic(name))
+    assert isinstance(reply, TopicFound)
+    return reply.found

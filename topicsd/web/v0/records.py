@@ -1,0 +1,295 @@
+"""`POST /v0/topics/:topic`: append records (API 2).
+
+The envelope is decoded once, with every payload left raw; each record is rendered to its
+stored form here, so that the engine only adds seq and time. The loop over the records is
+the hottest of the worker: a check in it has a cheap test first and the precise one behind.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from topicsd.model import errors
+from topicsd.model.commands import Append, Appended
+from topicsd.model.errors import TopicsError
+from topicsd.model.record import pack_plain, pack_record, single_line
+from topicsd.model.settings import Settings
+from topicsd.model.topic import TopicConfig
+from topicsd.web import auth, body
+from topicsd.web.context import Context
+from topicsd.web.reply import Reply
+from topicsd.web.request import Request
+from topicsd.web.surrogates import Masked, mask
+from topicsd.web.v0.topics import parse_config
+
+META_KEYS_MAX = 64
+IDEMPOTENCY_KEY_MAX = 256
+# Below this many records the set-up of rendering them together costs more than it saves.
+PLAIN_RECORDS_MIN = 12
+
+_BOOLEANS = (b"false", b"true")
+_ABSENT = msgspec.Raw()
+_BRACE = ord("{")
+
+
+class RecordBody(msgspec.Struct):
+    """One record of the request; an absent payload is the one empty `Raw`."""
+
+    data: msgspec.Raw = _ABSENT
+    tag: str | msgspec.UnsetType = msgspec.UNSET
+    node: str | msgspec.UnsetType = msgspec.UNSET
+    meta: msgspec.Raw = _ABSENT
+
+
+class AppendBody(msgspec.Struct):
+    """The request; only `records` is required."""
+
+    records: list[RecordBody]
+    node: str | msgspec.UnsetType = msgspec.UNSET
+    idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
+    create: bool | msgspec.UnsetType = msgspec.UNSET
+    config: msgspec.Raw = _ABSENT
+    disable_backpressure: bool = False
+
+
+_DECODER = msgspec.json.Decoder(AppendBody)
+
+
+class Envelope(NamedTuple):
+    """A decoded request, and how to find its payload bytes."""
+
+    asked: AppendBody
+    masked: Masked | None
+    has_line_breaks: bool
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether every payload is stored as it came, without another look at it."""
+        return self.masked is None and not self.has_line_breaks
+
+    def payload(self, raw: msgspec.Raw) -> bytes:
+        """The client's bytes, on one line."""
+        content = bytes(raw) if self.masked is None else self.masked.cut(raw)
+        return single_line(content) if self.has_line_breaks else content
+
+
+class Packed(NamedTuple):
+    """Rendered records: concatenated forms, their rows, and the bytes of data and meta."""
+
+    records: int
+    forms: bytes
+    rows: bytes
+    payload_bytes: int
+
+
+async def post_records(request: Request, context: Context) -> Reply:
+    """Append all records or none; answers their seqs."""
+    with_seqs = request.query_bool("return_seqs", True)
+    envelope = decode_envelope(request.body)
+    asked = envelope.asked
+    config = _inline_config(asked, request)
+    key = _idempotency_key(envelope, request)
+    packed = pack(envelope, context.settings)
+    context.check_writable()
+    command = Append(
+        topic=request.name,
+        count=packed.records,
+        forms=packed.forms,
+        rows=packed.rows,
+        payload_bytes=packed.payload_bytes,
+        create=None if asked.create is msgspec.UNSET else asked.create,
+        config=config,
+        idempotency_key=key,
+        disable_backpressure=asked.disable_backpressure,
+    )
+    reply = await context.port.submit(command)
+    assert isinstance(reply, Appended)
+    status = 201 if reply.created else 200
+    elapsed_us = context.elapsed_us(request)
+    return Reply(status, _render(request.name, reply, packed.records, elapsed_us, with_seqs))
+
+
+def _inline_config(asked: AppendBody, request: Request) -> TopicConfig | None:
+    if asked.config is _ABSENT:
+        return None
+    # Configuring is the admin's business, whichever request carries it (spec 2.8).
+    auth.require_scope(request.key, "admin")
+    return parse_config(asked.config, request, "config.")[0]
+
+
+def decode_envelope(content: bytes) -> Envelope:
+    """Decode and check the shape; payloads stay as they came."""
+    body.check_utf8(content)
+    masked = None
+    try:
+        asked = _DECODER.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        masked = mask(content)
+        asked = body.decode_json(_DECODER, content if masked is None else masked.body)
+    return Envelope(asked, masked, b"\n" in content or b"\r" in content)
+
+
+def pack(envelope: Envelope, settings: Settings) -> Packed:
+    """Check every record against the limits and render it, in order."""
+    asked = envelope.asked
+    records = asked.records
+    _check_count(len(records), settings.max_batch_records)
+    max_record, max_tag = settings.max_record_bytes, settings.max_tag_bytes
+    max_node = settings.max_node_bytes
+    node = None
+    if asked.node is not msgspec.UNSET:
+        node = asked.node
+        _check_text(envelope, node, max_node, "node")
+    if node is None and len(records) >= PLAIN_RECORDS_MIN and envelope.is_verbatim:
+        plain = _pack_plain(records, max_record)
+        if plain is not None:
+            return plain
+    forms: list[bytes] = []
+    rows: list[bytes] = []
+    size = 0
+    for index, record in enumerate(records):
+        if record.data is _ABSENT:
+            raise errors.invalid_request(
+                f"records[{index}].data is missing", field=f"records[{index}].data"
+            )
+        data = envelope.payload(record.data)
+        meta, tag, origin = None, None, node
+        if record.meta is not _ABSENT:
+            meta = _meta(envelope, record.meta, settings.max_meta_bytes, index)
+        if record.tag is not msgspec.UNSET:
+            tag = record.tag
+            if len(tag) * 4 > max_tag or envelope.masked is not None:
+                _check_text(envelope, tag, max_tag, f"records[{index}].tag")
+        if record.node is not msgspec.UNSET:
+            origin = record.node
+            if len(origin) * 4 > max_node or envelope.masked is not None:
+                _check_text(envelope, origin, max_node, f"records[{index}].node")
+        payload_bytes = len(data) + len(meta or b"")
+        if payload_bytes > max_record:
+            raise _too_large(index, payload_bytes, max_record)
+        size += payload_bytes
+        form, row = pack_record(data, tag, origin, meta)
+        forms.append(form)
+        rows.append(row)
+    return Packed(len(records), b"".join(forms), b"".join(rows), size)
+
+
+def _pack_plain(records: list[RecordBody], max_bytes: int) -> Packed | None:
+    """Render records that have nothing but data; None when some have more, or too much."""
+    payloads = [
+        bytes(record.data)
+        for record in records
+        if record.tag is msgspec.UNSET and record.node is msgspec.UNSET and record.meta is _ABSENT
+    ]
+    sizes = list(map(len, payloads))
+    if len(payloads) < len(records) or min(sizes) == 0 or max(sizes) > max_bytes:
+        return None
+    forms, rows = pack_plain(payloads)
+    return Packed(len(records), forms, rows, sum(sizes))
+
+
+def _check_count(count: int, limit: int) -> None:
+    if count == 0:
+        raise errors.invalid_request("records must not be empty", field="records")
+    if count > limit:
+        raise errors.batch_too_large(count, limit)
+
+
+def _too_large(index: int, size: int, limit: int) -> TopicsError:
+    return errors.record_too_large(
+        f"records[{index}] has {size} bytes of data and meta; the limit is {limit}",
+        index=index,
+        bytes=size,
+        max_bytes=limit,
+    )
+
+
+def _check_text(envelope: Envelope, text: str, max_bytes: int, field: str) -> None:
+    """Refuse text that is too long or that is not Unicode text."""
+    _check_unicode(envelope, text, field)
+    size = len(text.encode())
+    if size > max_bytes:
+        raise errors.invalid_request(
+            f"{field} has {size} bytes; the limit is {max_bytes}", field=field, max_bytes=max_bytes
+        )
+
+
+def _check_unicode(envelope: Envelope, text: str, field: str) -> None:
+    if envelope.masked is not None and envelope.masked.stand_in in text:
+        raise errors.invalid_request(f"{field} contains a lone surrogate", field=field)
+
+
+def _meta(envelope: Envelope, raw: msgspec.Raw, max_bytes: int, index: int) -> bytes:
+    meta = envelope.payload(raw)
+    # Each key has a colon, so few colons mean few keys.
+    if meta[0] != _BRACE or len(meta) > max_bytes or meta.count(b":") > META_KEYS_MAX:
+        _check_meta(raw, meta, max_bytes, f"records[{index}].meta")
+    return meta
+
+
+def _check_meta(raw: msgspec.Raw, meta: bytes, max_bytes: int, field: str) -> None:
+    if meta[0] != _BRACE:
+        raise errors.invalid_request(f"{field} must be an object", field=field)
+    if len(meta) > max_bytes:
+        raise errors.invalid_request(
+            f"{field} has {len(meta)} bytes; the limit is {max_bytes}",
+            field=field,
+            max_bytes=max_bytes,
+        )
+    if len(body.decode_fields(raw)) > META_KEYS_MAX:
+        raise errors.invalid_request(
+            f"{field} has more than {META_KEYS_MAX} keys", field=field, max_keys=META_KEYS_MAX
+        )
+
+
+def _idempotency_key(envelope: Envelope, request: Request) -> str | None:
+    """The dedupe key (API 0.8): the body's field wins over the header."""
+    key = envelope.asked.idempotency_key
+    if key is msgspec.UNSET:
+        header = request.headers.get("idempotency-key")
+        if header is None:
+            return None
+        key = _header_text(header.strip())
+    else:
+        _check_unicode(envelope, key, "idempotency_key")
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_MAX:
+        raise errors.invalid_request(
+            f"idempotency_key must have 1 to {IDEMPOTENCY_KEY_MAX} characters",
+            field="idempotency_key",
+        )
+    return key
+
+
+def _header_text(value: str) -> str:
+    """A header value as text; bytes that are not UTF-8 arrive as lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise errors.invalid_request("Idempotency-Key is not valid UTF-8") from None
+    return value
+
+
+def _render(name: str, reply: Appended, count: int, elapsed_us: int, with_seqs: bool) -> bytes:
+    seqs = b""
+    if with_seqs:
+        numbers = ",".join(map(str, range(reply.first_seq, reply.last_seq + 1)))
+        seqs = b'"seqs":[%b],' % numbers.encode()
+    return (
+        b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,'
+        b'"created":%b,"deduped":%b,"performance":'
+        b'{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+    ) % (
+        name.encode(),
+        reply.first_seq,
+        reply.last_seq,
+        seqs,
+        reply.head_seq,
+        count,
+        _BOOLEANS[reply.created],
+        _BOOLEANS[reply.deduped],
+        elapsed_us / 1000,
+        reply.wal_append_us / 1000,
+        reply.fsync_us / 1000,
+    )
