@@ -1,0 +1,1 @@
+"""Load and speed measurements of the running product; never imported by it."""

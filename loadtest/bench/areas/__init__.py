@@ -1,0 +1,18 @@
+"""The areas of the bench: each module measures one promise and yields its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from loadtest.bench.areas import appends, commits, length, reads, recovery, topics
+from loadtest.bench.plan import Bench
+from loadtest.bench.report import Row
+
+AREAS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "appends": appends.run,
+    "reads": reads.run,
+    "commits": commits.run,
+    "recovery": recovery.run,
+    "length": length.run,
+    "topics": topics.run,
+}
