@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := test,dev,bench
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test lint bench jdk clean
+.PHONY: help setup run tools test lint bench jdk clean
 
 help:
 	@echo "make setup  create .venv and install everything (idempotent)"
@@ -41,7 +41,14 @@ $(STAMP): pyproject.toml setup.cfg
 run: setup
 	@exec $(BIN)/topicsd serve
 
-test: setup
+# The README's examples are run as they stand, with the tools they name.
+tools:
+	@missing=$$(for tool in curl sqlite3; do command -v $$tool >/dev/null || echo $$tool; done); \
+	[ -z "$$missing" ] && exit 0; \
+	[ "$$(id -u)" = 0 ] || { echo "install first: apt-get install $$missing" >&2; exit 1; }; \
+	apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null
+
+test: setup tools
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: setup
