@@ -155,8 +155,9 @@ class Engine:
         settings = self.settings
         limits = Limits(settings.segment_max_events, settings.segment_max_bytes)
         # What an ephemeral topic left behind in another life is not read again.
-        self.files.remove_tree(settings.ephemeral_dir)
-        roots = (paths.segments(settings.data_dir), settings.ephemeral_dir)
+        resident = paths.resident(settings.ephemeral_dir, settings.data_dir)
+        self.files.remove_tree(resident)
+        roots = (paths.segments(settings.data_dir), resident)
         self.volumes = tuple(
             Volume(self.files, root, handles_max=settings.open_segments, limits=limits)
             for root in roots

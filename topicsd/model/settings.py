@@ -11,7 +11,6 @@ the API keys, never the keys.
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import os
 from functools import cache
@@ -69,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Path | None, Doc("directory for sealed segments moved off the hot disk")
     ] = None
     ephemeral_dir: Annotated[
-        Path, Doc("directory for ephemeral topics; unset = under /dev/shm, else <data>/ephemeral")
+        Path, Doc("where ephemeral topics get a directory; unset = /dev/shm, else <data>/ephemeral")
     ] = _DERIVED
     workers: Annotated[int, Doc("HTTP worker processes", 1, 256)] = 1
     single_process: Annotated[bool, Doc("run the engine inside one worker process")] = False
@@ -206,10 +205,9 @@ def _describe(name: str, hint: Any) -> Spec:
 
 
 def _derive_ephemeral_dir(data_dir: Path) -> Path:
-    """A directory in memory of this data directory's own, or one inside it."""
+    """Shared memory where the machine has it, else a directory beside the data."""
     if _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK):
-        place = os.fsencode(data_dir.absolute())
-        return _SHARED_MEMORY / f"topicsd-{hashlib.sha256(place).hexdigest()[:16]}"
+        return _SHARED_MEMORY
     return data_dir / "ephemeral"
 
 

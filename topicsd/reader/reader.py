@@ -37,7 +37,7 @@ class Reader:
         self._shelf = Shelf(
             files,
             paths.segments(settings.data_dir),
-            settings.ephemeral_dir,
+            paths.resident(settings.ephemeral_dir, settings.data_dir),
             maps_max=settings.open_segments,
         )
 
@@ -52,6 +52,7 @@ class Reader:
         if self._board.session != self._session:
             self._session = self._board.session
             self._shelf.forget()
+            self._topics.forget()
         return self._board
 
     def find_topic(self, name: str) -> TopicView | None:
@@ -65,9 +66,11 @@ class Reader:
             if row is None:
                 return None
             try:
-                return self._state(topic, row)
+                state = self._state(topic, row)
             except Stale:
                 continue
+            if self._still_there(topic.row, row):
+                return state
         raise errors.not_ready(1.0)
 
     def touch(self, topic: TopicView) -> None:

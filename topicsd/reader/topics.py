@@ -86,6 +86,10 @@ class Topics:
                 page.append((_view(record, row.generation), row))
         return page
 
+    def forget(self) -> None:
+        """Drop every view: a new engine session counts generations anew."""
+        self._views.clear()
+
     def gaps(self, log_id: int) -> list[tuple[int, int]]:
         return [(gap.from_seq, gap.to_seq) for gap in self._catalog.gaps(log_id)]
 

