@@ -74,17 +74,31 @@ class Topics:
     def list_page(
         self, board: Board, prefix: str, after: str, limit: int, allow: tuple[str, ...]
     ) -> list[tuple[TopicView, BoardRow]]:
-        """Topics by name, with their board rows; a topic that just vanished is left out."""
+        """Topics by name, with their board rows.
+
+        A topic that vanished since the catalog was read is left out and another one takes
+        its place, so that only the end of the list makes a page short.
+        """
+        page: list[tuple[TopicView, BoardRow]] = []
+        while len(page) < limit:
+            wanted = limit - len(page)
+            found = self._records(prefix, after, wanted, allow)
+            for record in found:
+                row = board.read(record.row)
+                if row.log_id == record.id:
+                    page.append((_view(record, row.generation), row))
+            if len(found) < wanted:
+                break
+            after = found[-1].name
+        return page
+
+    def _records(
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[LogRecord]:
         try:
-            found = self._catalog.list_logs(prefix, after, limit, allow)
+            return self._catalog.list_logs(prefix, after, limit, allow)
         except CatalogMissing:
             return []
-        page = []
-        for record in found:
-            row = board.read(record.row)
-            if row.log_id == record.id:
-                page.append((_view(record, row.generation), row))
-        return page
 
     def forget(self) -> None:
         """Drop every view: a new engine session counts generations anew."""
