@@ -145,6 +145,8 @@ class _Checker:
                 continue
             last_ts = self._check_region(region, rows, last_ts)
             following = snapshot.bases()[index + 1 :]
+            if region.path.suffix == ".dat":
+                self._check_files(region, ended=bool(following))
             if region.seal is None and following and following[0] > row.earliest_seq:
                 # Only a segment that was about to be dropped may have ended without one.
                 idx = region.path.with_suffix(".idx")
@@ -172,14 +174,12 @@ class _Checker:
             self._note(region.path, 0, "timestamps run backwards")
         for number, problem in region.check_rows(0, rows):
             self._note(region.path, region.file_position(number), problem)
-        if region.key.base_seq and region.path.suffix == ".dat":
-            self._check_files(region)
         unknown = set(np.unique(region.rows["deleted"][:rows]).tolist()) - {0, DELETED}
         if unknown:
             self._note(region.path, 0, f"delete flags with values {sorted(unknown)}")
         return int(stamps[-1])
 
-    def _check_files(self, region: Region) -> None:
+    def _check_files(self, region: Region, *, ended: bool) -> None:
         idx = region.path.with_suffix(".idx")
         key = region.key
         data = self._files.read(idx)
@@ -187,7 +187,8 @@ class _Checker:
         if problem is not None:
             self._note(idx, 0, problem)
         seal = segment.read_seal(len(data), lambda length, at: data[at : at + length])
-        if seal is None:
+        if seal is None or not ended:
+            # A crash may leave a seal on what the last checkpoint knows as active.
             return
         if segment.rows_sum(region.rows[: seal.rows]) != seal.rows_sum:
             self._note(idx, place.IDX_HEADER_BYTES, "rows do not match the seal")

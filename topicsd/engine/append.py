@@ -23,6 +23,9 @@ def apply_append(engine: Engine, batch: Batch, outcome: Outcome, command: Append
     """Stage the records of one write; nothing is staged when it is refused."""
     now_ms = engine.clock.now_ms()
     log = engine.registry.find(command.topic)
+    if log is not None:
+        # Recovery drops frames of a log that the catalog does not have (yet).
+        engine.commits.await_catalog(outcome, command.topic)
     if log is not None and command.idempotency_key is not None:
         seqs = engine.keys.find(log, command.idempotency_key, now_ms)
         if seqs is not None:

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topicsd.engine.log import state_of_row
+from topicsd.engine.log import Rolled, state_of_row
 from topicsd.engine.sealing import seal_segment
 from topicsd.storage import place, wal
 from topicsd.storage.catalog import (
@@ -30,8 +30,6 @@ from topicsd.storage.volume import Spot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
-
-Rolled = tuple[bool, Spot]
 
 
 class Job:
@@ -72,14 +70,14 @@ class Job:
         engine = self._engine
         dropped = set(self.droppable)
         rolled = [
-            (resident, spot)
-            for resident, spot in self.rolled
-            if (resident, spot.log_id, spot.base_seq) not in dropped
+            each
+            for each in self.rolled
+            if (each.resident, each.spot.log_id, each.spot.base_seq) not in dropped
         ]
         engine.volumes[False].sync(
             {(log_id, base) for resident, log_id, base in self.segments if not resident}
         )
-        sealed = [seal_segment(engine, resident, spot) for resident, spot in rolled]
+        sealed = [seal_segment(engine, each) for each in rolled]
         changes = self._changes([save for save in sealed if save])
         engine.clerk.wait(engine.clerk.submit(changes))
         wal.remove(engine.files, self.retired)
@@ -109,6 +107,7 @@ class Checkpoints:
         self._asked = False
         self._begun_ms = engine.clock.monotonic_us() // 1000
         self._wal_bytes = 0
+        self._wal_frames = 0
         self.started = 0
         self.segments: set[tuple[bool, int, int]] = set()
         self.rolled: list[Rolled] = []
@@ -121,11 +120,12 @@ class Checkpoints:
         if spot.location == place.OWN_FILES:
             self.segments.add((resident, spot.log_id, spot.base_seq))
 
-    def note_rolled(self, resident: bool, spot: Spot) -> None:
+    def note_rolled(self, rolled: Rolled) -> None:
         """A segment that will not grow any more: seal it next time."""
+        spot = rolled.spot
         if spot.rows:
-            self.rolled.append((resident, spot))
-            self.segments.add((resident, spot.log_id, spot.base_seq))
+            self.rolled.append(rolled)
+            self.segments.add((rolled.resident, spot.log_id, spot.base_seq))
 
     def discard(self, directory: Path | None) -> None:
         """Remove a directory after the next checkpoint."""
@@ -161,7 +161,11 @@ class Checkpoints:
             return True
         if not engine.dirty and not self.trash:
             return False
-        if engine.wal.counters.bytes_written - self._wal_bytes > settings.checkpoint_bytes:
+        counters = engine.wal.counters
+        if counters.bytes_written - self._wal_bytes > settings.checkpoint_bytes:
+            return True
+        # Replay takes time by bytes and by frames: both are bounded.
+        if counters.frames - self._wal_frames > settings.checkpoint_frames:
             return True
         return (
             engine.clock.monotonic_us() // 1000 - self._begun_ms > settings.checkpoint_interval_ms
@@ -173,6 +177,7 @@ class Checkpoints:
         self._engine.clerk.begin_checkpoint()
         self._begun_ms = self._engine.clock.monotonic_us() // 1000
         self._wal_bytes = self._engine.wal.counters.bytes_written
+        self._wal_frames = self._engine.wal.counters.frames
         self._job = Job(self._engine, self)
         self.segments, self.rolled, self.trash = set(), [], []
         self._engine.dirty = {}

@@ -170,7 +170,7 @@ class Commits:
             log.spot = engine.volume_of(log).write(chunk.spot, rows, dat)
             if log.spot.base_seq != before.base_seq:
                 log.shelf_generation += 1
-                engine.checkpoints.note_rolled(log.resident, before)
+                engine.checkpoints.note_rolled(log.rolled(before))
             engine.checkpoints.note_written(log.resident, log.spot)
             engine.ages.note(log, now_ms)
             limited = log.config.cap_records or log.config.cap_bytes or log.config.ttl_ms

@@ -7,6 +7,7 @@ an idle log costs nothing here: it is dropped from memory and loaded again when 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +15,14 @@ from topicsd.model.topic import TopicConfig
 from topicsd.storage.board import FLAG_GAPS, FLAG_RESIDENT, BoardRow
 from topicsd.storage.catalog import BoardState, LogState
 from topicsd.storage.volume import Spot
+
+
+class Rolled(NamedTuple):
+    """A segment that will not grow, and how many of its rows an earlier process wrote."""
+
+    resident: bool
+    spot: Spot
+    unverified: int
 
 
 class Log(msgspec.Struct, eq=False):
@@ -58,6 +67,11 @@ class Log(msgspec.Struct, eq=False):
     def resident(self) -> bool:
         """Whether records live in memory only (durability class ephemeral)."""
         return self.config.durability == "ephemeral"
+
+    def rolled(self, spot: Spot) -> Rolled:
+        """What to seal of a segment that this log has left."""
+        unverified = min(max(self.session_seq - spot.base_seq + 1, 0), spot.rows)
+        return Rolled(self.resident, spot, unverified)
 
     def to_row(self) -> BoardRow:
         spot = self.spot

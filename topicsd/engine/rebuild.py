@@ -31,7 +31,7 @@ class _Gathered:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.rows: list[npt.NDArray[np.void]] = []
+        self.rows: list[memoryview] = []
         self.dat: list[memoryview] = []
         self.dat_bytes = 0
         self.records = 0
@@ -65,7 +65,8 @@ class Rebuild:
             self._gather(gathered, entry)
         log.head_seq = last_seq
         log.next_seq = last_seq + 1
-        log.last_write_ts = ROW.unpack_from(entry.rows, len(entry.rows) - ROW.size)[0]
+        if log.resident:
+            log.last_write_ts = ROW.unpack_from(entry.rows, len(entry.rows) - ROW.size)[0]
         self.records += entry.records
 
     def keys(self, entry: KeysEntry) -> None:
@@ -113,13 +114,7 @@ class Rebuild:
         return self._logs[log_id]
 
     def _gather(self, gathered: _Gathered, entry: AppendEntry) -> None:
-        rows = np.frombuffer(entry.rows, dtype=ROW_DTYPE)
-        # Positions relative to the entry; the segment decides where it starts.
-        shift = gathered.dat_bytes - (int(rows["end"][-1]) - len(entry.dat))
-        if shift:
-            rows = rows.copy()
-            rows["end"] = rows["end"].astype(np.int64) + shift
-        gathered.rows.append(rows)
+        gathered.rows.append(entry.rows)
         gathered.dat.append(entry.dat)
         gathered.dat_bytes += len(entry.dat)
         gathered.records += entry.records
@@ -136,12 +131,11 @@ class Rebuild:
         volume = engine.volume_of(log)
         before = log.spot
         spot = volume.reserve(before, gathered.records, gathered.dat_bytes)
-        rows = np.concatenate(gathered.rows)
-        if spot.end:
-            rows["end"] += np.uint32(spot.end)
+        rows = _placed(gathered, spot.end)
+        log.last_write_ts = int(rows["ts"][-1])
         log.spot = volume.write(spot, rows.tobytes(), b"".join(gathered.dat))
         if log.spot.base_seq != before.base_seq:
-            engine.checkpoints.note_rolled(log.resident, before)
+            engine.checkpoints.note_rolled(log.rolled(before))
         engine.checkpoints.note_written(log.resident, log.spot)
         gathered.rows, gathered.dat = [], []
         gathered.dat_bytes = gathered.records = 0
@@ -178,8 +172,20 @@ class Rebuild:
             log.spot = volume.roll(before, last_seq + 1)
             # Nothing but its seal says where it ends: the next one's base does not.
             volume.seal(before)
-            engine.checkpoints.note_rolled(log.resident, before)
+            engine.checkpoints.note_rolled(log.rolled(before))
             if log.live == 0:
                 log.earliest_seq = last_seq + 1
         log.head_seq = last_seq
         log.next_seq = last_seq + 1
+
+
+def _placed(gathered: _Gathered, end: int) -> npt.NDArray[np.void]:
+    """All gathered rows, their positions counted from `end` instead of where they were."""
+    rows = np.frombuffer(b"".join(gathered.rows), dtype=ROW_DTYPE).copy()
+    counts = np.array([len(part) // ROW.size for part in gathered.rows])
+    lengths = np.array([len(part) for part in gathered.dat])
+    ends = rows["end"].astype(np.int64)
+    began = ends[np.cumsum(counts) - 1] - lengths
+    begins = end + np.cumsum(lengths) - lengths
+    rows["end"] = ends + np.repeat(begins - began, counts)
+    return rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from topicsd.engine.log import Log
+from topicsd.engine.log import Log, Rolled
 from topicsd.engine.staging import Batch
 from topicsd.model import errors
 from topicsd.model.topic import TopicConfig
@@ -43,7 +43,7 @@ def change_volume(engine: Engine, batch: Batch, log: Log, config: TopicConfig) -
         target.discard_after(nothing)
         raise
     for spot in rolled:
-        engine.checkpoints.note_rolled(resident, spot)
+        engine.checkpoints.note_rolled(Rolled(resident, spot, spot.rows))
     log.shelf_generation += 1
     log.leaving = source.leave(log.id, old.location) or source.root / "none"
     engine.checkpoints.note_written(resident, log.spot)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topicsd.engine.log import Log
+from topicsd.engine.log import Log, Rolled
 from topicsd.model.record import DELETED
 from topicsd.storage import place, segment
 from topicsd.storage.catalog import SaveSegment, Segment
 from topicsd.storage.shelf import SegmentKey, Shelf
 from topicsd.storage.view import payload_sizes
-from topicsd.storage.volume import Spot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
@@ -55,19 +54,28 @@ class Ages:
         engine, before = self._engine, log.spot
         log.spot = engine.volume_of(log).roll(before, log.next_seq)
         log.shelf_generation += 1
-        engine.checkpoints.note_rolled(log.resident, before)
+        engine.checkpoints.note_rolled(log.rolled(before))
         engine.board.write(log.row, log.to_row())
         engine.dirty[log.row] = log.id
 
 
-def seal_segment(engine: Engine, resident: bool, spot: Spot) -> SaveSegment | None:
-    """Seal one segment; None when its log was deleted meanwhile."""
+def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
+    """Seal one segment; None when its log was deleted meanwhile.
+
+    A seal vouches for every byte. Rows that this process did not write itself may have
+    rotted since, so they are verified first.
+    """
+    resident, spot, unverified = rolled
     root = engine.volumes[resident].root
     # A shelf of its own: this runs beside the engine thread, which has another.
     shelf = Shelf(engine.files, root, root, maps_max=1)
+    key = SegmentKey(False, spot.log_id, spot.base_seq)
     try:
-        segment.seal(engine.files, root, spot.log_id, spot.base_seq, (spot.rows, spot.end))
-        region = shelf.open(SegmentKey(False, spot.log_id, spot.base_seq))
+        vouch = not any(shelf.open(key).check_rows(0, unverified))
+        counts = (spot.rows, spot.end)
+        segment.seal(engine.files, root, spot.log_id, spot.base_seq, counts, vouch=vouch)
+        shelf.forget()
+        region = shelf.open(key)
     except FileNotFoundError:
         return None
     if resident:

@@ -105,6 +105,8 @@ def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: To
         raise errors.throttled("max_topics", limit)
     with refuse_when_full():
         log = engine.registry.create(name, config)
+    # A log of this id whose creation a crash undid may have left files.
+    engine.volume_of(log).discard_after(log.spot)
     engine.board.set_last_read(log.row, 0)
     batch.touched.add(log)
     change = CreateLog(

@@ -91,6 +91,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: Annotated[
         int, Doc("write-ahead log bytes after which a checkpoint is taken", 64 * KIB, TIB)
     ] = 256 * MIB
+    checkpoint_frames: Annotated[
+        int, Doc("write-ahead log frames after which one is taken, too", 1000, COUNT_MAX)
+    ] = 250_000
     checkpoint_interval_ms: Annotated[
         int, Doc("longest time between checkpoints while there are writes", 100, DAY_MS)
     ] = 60_000

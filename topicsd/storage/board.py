@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,7 +34,9 @@ HEADER_BYTES: Final = 4096
 ROW_BYTES: Final = 256
 ROWS_MIN: Final = 4096
 ZEROS_BYTES: Final = 1 << 20
-SPINS_MAX: Final = 20_000
+SPINS_MAX: Final = 1200
+SPINS_BUSY: Final = 1000
+PAUSE_S: Final = 0.0005
 
 STATES: Final = ("starting", "replaying", "ready", "draining", "stopped")
 
@@ -258,11 +261,14 @@ class Board:
             self._remap()
         start = HEADER_BYTES + row * ROW_BYTES
         view = self._view
-        for _ in range(SPINS_MAX):
+        for spin in range(SPINS_MAX):
             before = _U64.unpack_from(view, start)[0]
             values = _ROW.unpack_from(view, start + _FIELDS)
             if not before & 1 and _U64.unpack_from(view, start)[0] == before:
                 return BoardRow._make(values)
+            if spin >= SPINS_BUSY:
+                # The writer lost its processor in mid-write: let it have ours.
+                time.sleep(PAUSE_S)
         # Only an engine that died inside `write` leaves a row odd; recovery rewrites it.
         raise errors.not_ready(self.replay_progress)
 

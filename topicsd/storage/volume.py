@@ -153,11 +153,11 @@ class Volume:
         self._files.sync_directory(self.root)
 
     def seal(self, spot: Spot) -> None:
-        """Seal a segment that was rolled."""
+        """Fix where a rolled segment ends; a checkpoint verifies and seals it for good."""
         if spot.rows:
             self.forget(spot.log_id, spot.base_seq)
             counts = (spot.rows, spot.end)
-            segment.seal(self._files, self.root, spot.log_id, spot.base_seq, counts)
+            segment.seal(self._files, self.root, spot.log_id, spot.base_seq, counts, vouch=False)
 
     def discard_after(self, spot: Spot) -> None:
         """Remove the files of segments that `spot` does not know of yet.

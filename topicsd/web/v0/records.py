@@ -14,12 +14,12 @@ import msgspec
 from topicsd.model import errors
 from topicsd.model.commands import Append, Appended
 from topicsd.model.errors import TopicsError
-from topicsd.model.record import pack_plain, pack_record, single_line
+from topicsd.model.record import REST_BYTES, pack_plain, pack_record, single_line
 from topicsd.model.settings import Settings
 from topicsd.model.topic import TopicConfig
 from topicsd.web import auth, body
 from topicsd.web.context import Context
-from topicsd.web.reply import Reply
+from topicsd.web.reply import Reply, encode
 from topicsd.web.request import Request
 from topicsd.web.surrogates import Masked, mask
 from topicsd.web.v0.topics import parse_config
@@ -63,6 +63,7 @@ class Envelope(NamedTuple):
     asked: AppendBody
     masked: Masked | None
     has_line_breaks: bool
+    has_percents: bool
 
     @property
     def is_verbatim(self) -> bool:
@@ -128,7 +129,7 @@ def decode_envelope(content: bytes) -> Envelope:
     except (msgspec.DecodeError, RecursionError):
         masked = mask(content)
         asked = body.decode_json(_DECODER, content if masked is None else masked.body)
-    return Envelope(asked, masked, b"\n" in content or b"\r" in content)
+    return Envelope(asked, masked, b"\n" in content or b"\r" in content, b"%" in content)
 
 
 def pack(envelope: Envelope, settings: Settings) -> Packed:
@@ -143,7 +144,7 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
         node = asked.node
         _check_text(envelope, node, max_node, "node")
     if node is None and len(records) >= PLAIN_RECORDS_MIN and envelope.is_verbatim:
-        plain = _pack_plain(records, max_record)
+        plain = _pack_plain(envelope, max_record)
         if plain is not None:
             return plain
     forms: list[bytes] = []
@@ -176,18 +177,20 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
     return Packed(len(records), b"".join(forms), b"".join(rows), size)
 
 
-def _pack_plain(records: list[RecordBody], max_bytes: int) -> Packed | None:
+def _pack_plain(envelope: Envelope, max_bytes: int) -> Packed | None:
     """Render records that have nothing but data; None when some have more, or too much."""
-    payloads = [
-        bytes(record.data)
+    records = envelope.asked.records
+    unset, absent = msgspec.UNSET, _ABSENT
+    rests = [
+        b'"data":%b},' % record.data
         for record in records
-        if record.tag is msgspec.UNSET and record.node is msgspec.UNSET and record.meta is _ABSENT
+        if record.tag is unset and record.node is unset and record.meta is absent
     ]
-    sizes = list(map(len, payloads))
-    if len(payloads) < len(records) or min(sizes) == 0 or max(sizes) > max_bytes:
+    sizes = list(map(len, rests))
+    if len(rests) < len(records) or min(sizes) == REST_BYTES or max(sizes) > max_bytes + REST_BYTES:
         return None
-    forms, rows = pack_plain(payloads)
-    return Packed(len(records), forms, rows, sum(sizes))
+    forms, rows = pack_plain(rests, sizes, percents=envelope.has_percents)
+    return Packed(len(records), forms, rows, sum(sizes) - len(sizes) * REST_BYTES)
 
 
 def _check_count(count: int, limit: int) -> None:
@@ -274,8 +277,7 @@ def _header_text(value: str) -> str:
 def _render(name: str, reply: Appended, count: int, elapsed_us: int, with_seqs: bool) -> bytes:
     seqs = b""
     if with_seqs:
-        numbers = ",".join(map(str, range(reply.first_seq, reply.last_seq + 1)))
-        seqs = b'"seqs":[%b],' % numbers.encode()
+        seqs = b'"seqs":%b,' % encode(list(range(reply.first_seq, reply.last_seq + 1)))
     return (
         b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,'
         b'"created":%b,"deduped":%b,"performance":'
