@@ -135,8 +135,9 @@ def _fill_board(engine: Engine, shown: Heads) -> None:
             shelf_generation=board.session,
             shown_seq=heads[found.row] if same else 0,
         )
+        last_read = board.last_read(found.row) if same else 0
         board.write(found.row, row)
-        board.set_last_read(found.row, found.state.last_read_ts)
+        board.set_last_read(found.row, max(last_read, found.state.last_read_ts))
         kept.add(found.row)
     board.clear_rows(kept)
 

@@ -23,7 +23,8 @@ def recency(idle_ms: int) -> int:
     if idle_ms >= AUTO_FLOOR_MS:
         return 0
     halvings, remainder = divmod(max(idle_ms, 0), HALF_LIFE_MS)
-    return int(AUTO_MAX * _FRACTIONS[remainder * _STEPS // HALF_LIFE_MS]) >> halvings
+    fraction: float = _FRACTIONS[remainder * _STEPS // HALF_LIFE_MS]
+    return round(AUTO_MAX * fraction / (1 << halvings))
 
 
 def effective(config: TopicConfig, last_read_ts: int | None, now_ms: int) -> int:

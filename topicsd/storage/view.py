@@ -85,7 +85,9 @@ class Snapshot:
         row = self.row
         if not row.ttl_ms or row.live == 0:
             return row.ttl_floor
-        return max(self._first_alive(now_ms - row.ttl_ms), row.ttl_floor)
+        alive = self._first_alive(now_ms - row.ttl_ms)
+        # Below the earliest record nothing expires any more: something else took it before.
+        return alive if alive > row.earliest_seq else row.ttl_floor
 
     def first_visible(self, seq: int) -> int:
         """The first record at or above `seq` that is not deleted; head + 1 when none is."""

@@ -1,0 +1,1 @@
+"""File systems that fail, and an engine driven over them."""
