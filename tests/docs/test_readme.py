@@ -70,7 +70,7 @@ def test_the_quickstart_works_line_by_line(server: Server) -> None:
         assert len(answers) == step.script.count("curl -s")
         assert not [answer for answer in answers if "error" in answer], (step.script, answers)
         if "idempotency_key" in step.script:
-            assert [False, True] == [answer["deduped"] for answer in answers]
+            assert [answer["deduped"] for answer in answers] == [False, True]
         if step.shown is not None:
             assert shape_of(json.loads(step.shown)) == shape_of(answers[0])
 
