@@ -1,6 +1,6 @@
-"""An engine that fills its WAL with writes of one record and then dies of SIGKILL.
+"""An engine that makes writes of one record each and then dies of SIGKILL.
 
-Run as `python -m loadtest.bench.crash HOME RECORDS`.
+Run as `python -m loadtest.bench.crash HOME RECORDS [SETTING=NUMBER ...]`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import msgspec
 from loadtest.bench.driver import open_driver, settings_for
 
 TOPIC = "crash"
-# Far more than is written: no checkpoint may shorten the replay.
-NO_CHECKPOINTS = {"checkpoint_bytes": 2**40, "checkpoint_interval_ms": 86_400_000}
 
 
 def main() -> None:
     home, records = Path(sys.argv[1]), int(sys.argv[2])
-    settings = msgspec.structs.replace(settings_for(home), **NO_CHECKPOINTS)
+    given = {name: int(value) for name, _, value in (word.partition("=") for word in sys.argv[3:])}
+    settings = msgspec.structs.replace(settings_for(home), **given)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with open_driver(settings) as driver:
         driver.load_singly(TOPIC, records)

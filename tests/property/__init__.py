@@ -1,0 +1,1 @@
+"""State machines against a small oracle."""
