@@ -94,8 +94,17 @@ puts = st.builds(Put, names, configs)
 deletes = st.builds(Delete, names, st.booleans())
 _moves: st.SearchStrategy[Move] = st.one_of(writes, writes, writes, puts, deletes)
 
+
+def _to_one_topic(batch: list[Write], name: str) -> list[Write]:
+    return [write._replace(name=name) for write in batch]
+
+
+# Several writes to one log in a batch are one chunk, which may outgrow its segment midway.
+_bursts = st.builds(_to_one_topic, st.lists(writes, min_size=2, max_size=4), names)
 # Batches applied back to back, before the first one's replies are taken.
-pipelines = st.lists(st.lists(_moves, min_size=1, max_size=5), min_size=1, max_size=3)
+pipelines = st.lists(
+    st.one_of(st.lists(_moves, min_size=1, max_size=5), _bursts), min_size=1, max_size=3
+)
 
 
 class Page(NamedTuple):

@@ -67,3 +67,25 @@ def test_expired_records_stay_gone_when_the_ttl_is_taken_away(machine: EngineMac
     machine.advance_clock(60)
     machine.apply([[Put("a", DEFAULT)]])
     _compare(machine)
+
+
+def test_writes_of_one_batch_follow_when_their_segment_is_full(machine: EngineMachine) -> None:
+    """A later write of a batch may move the earlier ones to the next segment."""
+    machine.apply([[_write(300)], [_write(40)]])
+    machine.apply([[_write(5), _write(8), _write(30)]])
+    _compare(machine)
+
+
+def test_segments_below_the_floor_survive_a_crash_in_the_checkpoint(
+    machine: EngineMachine,
+) -> None:
+    """Until a checkpoint is durable, recovery still needs what it is about to drop."""
+    capped = TopicConfig(cap_records=60)
+    machine.apply([[_write(300, capped)]])
+    for call in range(1, 40):
+        # The one that every recovery asks for would leave the next one nothing to drop.
+        machine.begin_checkpoint(None)
+        machine.finish_checkpoint()
+        machine.apply([[_write(45)], [_write(45)]])
+        machine.crash_in_checkpoint(call)
+        _compare(machine)

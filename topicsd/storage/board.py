@@ -7,7 +7,8 @@ seqlock: `version` is odd while the row changes, and a reader that saw an odd or
 version reads again. Without it 19 of 100 reads under a writer were torn.
 
     header, u64 each: 0 magic, 8 layout, 16 instance, 24 rows, 40 engine state,
-    48 replay progress in millionths, 64 session, 72 topics, 80 engine pid, 88 clean stop
+    48 replay progress in millionths, 64 session, 72 topics, 80 engine pid, 88 clean stop,
+    96 xxh3_64 of all rows without their last 8 bytes, set with the clean stop
 
 The file is a cache of the catalog plus the WAL, never the truth: it is rebuilt whenever it
 is missing, damaged, or older than the running kernel.

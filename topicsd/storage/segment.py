@@ -19,6 +19,9 @@
     40  zeros
     56  checksum  u64  xxh3_64 of the first 56 bytes
 
+A seal whose rows_sum does not match says where the segment ends and vouches for nothing:
+it is written on purpose when a record was found damaged before sealing.
+
 A sealed segment never changes again, except that a delete flips a row's deleted byte.
 Sealing also cuts the preallocated tails off both files.
 """
