@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from topicsd.model.errors import TopicsError
+from topicsd.model.match import Match
 from topicsd.model.topic import TopicConfig
 
 
@@ -51,7 +52,21 @@ class Append(msgspec.Struct, array_like=True, tag=True, frozen=True):
     disable_backpressure: bool = False
 
 
-Command = PutTopic | DeleteTopic | FindTopic | Append
+class WriteMany(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Append to several topics, all or nothing; no topic is named twice."""
+
+    writes: list[Append]
+
+
+class DeleteRecords(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Delete records below a seq and/or by tag (API 5); at least one is given."""
+
+    topic: str
+    before_seq: int | None
+    match: Match | None
+
+
+Command = PutTopic | DeleteTopic | FindTopic | Append | WriteMany | DeleteRecords
 
 
 class TopicPut(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -79,6 +94,22 @@ class Appended(msgspec.Struct, array_like=True, tag=True):
     fsync_us: int = 0
 
 
+class Written(msgspec.Struct, array_like=True, tag=True):
+    """One answer for each part of a `WriteMany`, in its order; times are of the whole."""
+
+    parts: list[Appended]
+    wal_append_us: int = 0
+    fsync_us: int = 0
+
+
+class RecordsDeleted(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
 class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
     code: str
     message: str
@@ -93,4 +124,4 @@ class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
         return TopicsError(self.code, self.message, self.detail, self.retry_after_ms)
 
 
-Reply = TopicPut | TopicDeleted | TopicFound | Appended | Failed
+Reply = TopicPut | TopicDeleted | TopicFound | Appended | Written | RecordsDeleted | Failed

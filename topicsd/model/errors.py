@@ -52,6 +52,8 @@ class TopicsError(Exception):
         self.message = message
         self.detail = detail
         self.retry_after_ms = retry_after_ms
+        # How long the request stood in line, when that is why it was refused.
+        self.throttle_wait_ms: float | None = None
 
     @property
     def status(self) -> int:
@@ -139,6 +141,17 @@ def throttled(limit: str, maximum: int, retry_after_ms: int = 1000) -> TopicsErr
         {"limit": limit, "max": maximum},
         retry_after_ms,
     )
+
+
+def under_pressure(retry_after_ms: int, waited_ms: float) -> TopicsError:
+    error = TopicsError(
+        "throttled",
+        "the server is busy and this request has waited for too long",
+        {"retry_after_ms": retry_after_ms},
+        retry_after_ms,
+    )
+    error.throttle_wait_ms = waited_ms
+    return error
 
 
 def internal() -> TopicsError:

@@ -119,6 +119,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     topic_cache: Annotated[
         int, Doc("topic descriptions each process keeps in memory", 16, 10_000_000)
     ] = 20_000
+    throttle_lag_ms: Annotated[
+        int, Doc("event-loop lag above which requests wait their turn; 0 = never", 0, 60_000)
+    ] = 250
+    throttle_wait_ms: Annotated[
+        int, Doc("longest wait for a turn before a request is throttled", 1, 60_000)
+    ] = 2000
+    metrics_topics: Annotated[
+        int, Doc("topics that get lines of their own in metrics; 0 = none", 0, 100_000)
+    ] = 1000
 
     max_body_bytes: Annotated[int, Doc("largest request body", KIB, GIB)] = 64 * MIB
     max_batch_records: Annotated[int, Doc("records in one write", 1, 1_000_000)] = 10_000
