@@ -8,7 +8,8 @@ version reads again. Without it 19 of 100 reads under a writer were torn.
 
     header, u64 each: 0 magic, 8 layout, 16 instance, 24 rows, 40 engine state,
     48 replay progress in millionths, 64 session, 72 topics, 80 engine pid, 88 clean stop,
-    96 xxh3_64 of all rows without their last 8 bytes, set with the clean stop
+    96 xxh3_64 of all rows without their last 8 bytes, set with the clean stop,
+    from 512 the engine's figures (storage.figures)
 
 The file is a cache of the catalog plus the WAL, never the truth: it is rebuilt whenever it
 is missing, damaged, or older than the running kernel.
@@ -27,10 +28,12 @@ import numpy.typing as npt
 import xxhash
 
 from topicsd.model import errors
+from topicsd.storage import figures
+from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 
 MAGIC: Final = 0x31302D4452414F42
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 HEADER_BYTES: Final = 4096
 ROW_BYTES: Final = 256
 ROWS_MIN: Final = 4096
@@ -85,6 +88,10 @@ FLAG_RESIDENT: Final = 1
 FLAG_GAPS: Final = 2
 # Some record between the floor and the head may be deleted.
 FLAG_HOLES: Final = 4
+FLAG_QUEUE: Final = 8
+# Two bits of the flags: the place of the durability class in `CLASSES`.
+CLASSES: Final = ("ephemeral", "memory", "disk", "fsync")
+CLASS_SHIFT: Final = 4
 
 _ROW = struct.Struct("<" + "Q" * len(BoardRow._fields))
 _FIELDS = 8
@@ -98,6 +105,20 @@ _TABLE = np.dtype(
         "itemsize": ROW_BYTES,
     }
 )
+
+
+class Totals(NamedTuple):
+    """What all rows sum up to."""
+
+    records: int
+    payload_bytes: int
+    by_class: dict[str, int]
+    queues: int
+
+
+def kind_flags(durability: str, kind: str) -> int:
+    """The flags that say what sort of log a row belongs to."""
+    return CLASSES.index(durability) << CLASS_SHIFT | FLAG_QUEUE * (kind == "queue")
 
 
 class BoardMissing(Exception):
@@ -313,6 +334,30 @@ class Board:
         """Payload bytes over all logs."""
         rows = self._table()
         return int(rows["payload_bytes"][rows["log_id"] > 0].sum())
+
+    def totals(self) -> Totals:
+        """Sums over all logs; every cell is whole, the rows are from about the same time."""
+        if self._get(_CAPACITY) > self._rows_mapped:
+            self._remap()
+        rows = np.frombuffer(self._rows(), dtype=_TABLE)
+        used = np.flatnonzero(rows["log_id"])
+        flags = rows["flags"][used]
+        classes = np.bincount((flags >> CLASS_SHIFT & 3).astype(np.intp), minlength=len(CLASSES))
+        return Totals(
+            int(rows["live"][used].sum()),
+            int(rows["payload_bytes"][used].sum()),
+            dict(zip(CLASSES, classes.tolist(), strict=True)),
+            int(np.count_nonzero(flags & FLAG_QUEUE)),
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """What the engine says of itself."""
+        return figures.read(self._view)
+
+    @figures.setter
+    def figures(self, values: Figures) -> None:
+        figures.write(self._view, values)
 
     def _table(self) -> npt.NDArray[np.void]:
         """A copy of all rows, each one at some instant."""

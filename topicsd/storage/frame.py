@@ -11,7 +11,7 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
     24  body      entries, one after the other
 
     entry
-    0   kind      u8    APPEND, KEYS
+    0   kind      u8    APPEND, KEYS, DELETE, CREATE
     4   length    u32   bytes of payload
     8   log_id    u64
     16  payload
@@ -25,7 +25,16 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
     32  rows      count * 32
     ..  dat       dat_len
 
+    DELETE payload
+    0   before    u64   every record below is deleted; 0 for none
+    8   earliest  u64   the log's floors before the delete: what caps and expiry took
+    16  cap       u64   until then cannot be found again from a later state
+    24  ttl       u64
+    32  seqs      u64 * n, single records deleted
+
     KEYS payload: msgpack array of (key, first_seq, last_seq, ts)
+
+    CREATE payload: msgpack array (row, name, epoch, configuration as JSON, created_ts)
 
 Reading asks three questions in order: magic, length, checksum. What a failure means (a
 torn tail or a corrupt middle) is decided by `storage.replay`, not here.
@@ -38,6 +47,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from topicsd.model.record import ROW_BYTES
@@ -46,14 +57,18 @@ MAGIC: Final = 0x31465754
 HEADER = struct.Struct("<IIQQ")
 ENTRY = struct.Struct("<BxxxIQ")
 APPEND_HEAD = struct.Struct("<QQQII")
+DELETE_HEAD = struct.Struct("<QQQQ")
 ALIGN: Final = 8
 BODY_MAX: Final = 2**31
 
 APPEND: Final = 1
 KEYS: Final = 2
+DELETE: Final = 3
+CREATE: Final = 4
 
 _encode = msgspec.msgpack.encode
 _decode_keys = msgspec.msgpack.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_creation = msgspec.msgpack.Decoder(tuple[int, str, int, str, int]).decode
 
 
 class AppendEntry(NamedTuple):
@@ -71,7 +86,27 @@ class KeysEntry(NamedTuple):
     keys: list[tuple[str, int, int, int]]
 
 
-Entry = AppendEntry | KeysEntry
+class DeleteEntry(NamedTuple):
+    log_id: int
+    before_seq: int
+    earliest_seq: int
+    cap_floor: int
+    ttl_floor: int
+    seqs: npt.NDArray[np.uint64]
+
+
+class CreateEntry(NamedTuple):
+    """A topic that the catalog may not know yet when its records are in the log."""
+
+    log_id: int
+    row: int
+    name: str
+    epoch: int
+    config_json: str
+    created_ts: int
+
+
+Entry = AppendEntry | KeysEntry | DeleteEntry | CreateEntry
 
 
 class Frame(NamedTuple):
@@ -113,6 +148,19 @@ def keys_parts(log_id: int, keys: list[tuple[str, int, int, int]]) -> list[bytes
     return [ENTRY.pack(KEYS, len(payload), log_id), payload]
 
 
+def delete_parts(
+    log_id: int, before_seq: int, floors: tuple[int, int, int], seqs: npt.NDArray[np.int64]
+) -> list[bytes]:
+    """The byte parts of a DELETE entry; `floors` are the earliest seq, the cap and ttl floor."""
+    payload = DELETE_HEAD.pack(before_seq, *floors) + seqs.astype("<u8").tobytes()
+    return [ENTRY.pack(DELETE, len(payload), log_id), payload]
+
+
+def create_parts(entry: CreateEntry) -> list[bytes]:
+    payload = _encode(entry[1:])
+    return [ENTRY.pack(CREATE, len(payload), entry.log_id), payload]
+
+
 def read(data: memoryview, position: int) -> Frame:
     """Read the frame at `position`, or raise BadFrame."""
     if len(data) - position < HEADER.size:
@@ -151,7 +199,19 @@ def _read_keys(log_id: int, payload: memoryview) -> KeysEntry:
     return KeysEntry(log_id, _decode_keys(payload))
 
 
+def _read_delete(log_id: int, payload: memoryview) -> DeleteEntry:
+    seqs = np.frombuffer(payload, "<u8", offset=DELETE_HEAD.size)
+    before_seq, earliest_seq, cap_floor, ttl_floor = DELETE_HEAD.unpack_from(payload)
+    return DeleteEntry(log_id, before_seq, earliest_seq, cap_floor, ttl_floor, seqs)
+
+
+def _read_create(log_id: int, payload: memoryview) -> CreateEntry:
+    return CreateEntry(log_id, *_decode_creation(payload))
+
+
 _READERS: dict[int, Callable[[int, memoryview], Entry]] = {
     APPEND: _read_append,
     KEYS: _read_keys,
+    DELETE: _read_delete,
+    CREATE: _read_create,
 }

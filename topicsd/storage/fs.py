@@ -96,6 +96,10 @@ class Files:
         access = mmap.ACCESS_WRITE if write else mmap.ACCESS_READ
         return mmap.mmap(fd, length, access=access)
 
+    def map_shared(self, length: int) -> mmap.mmap:
+        """Zeroed memory that this process shares with the children it forks from now on."""
+        return mmap.mmap(-1, length)
+
     def flush(self, mapping: mmap.mmap) -> None:
         """Make a shared mapping's bytes durable."""
         mapping.flush()

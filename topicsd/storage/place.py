@@ -21,6 +21,7 @@ Files of a segment, in `<root>/<log id>/`:
 
     <base seq>.dat   the records in wire form, from position 0
     <base seq>.idx   64 bytes of header, then rows; after sealing, sums and a footer
+    <base seq>.tag   the tags of a sealed segment that has any (`storage.tags`)
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ def log_directory(root: Path, log_id: int) -> Path:
 
 def dat_path(root: Path, log_id: int, base_seq: int) -> Path:
     return root / str(log_id) / f"{base_seq:020d}.dat"
+
+
+def tag_path(root: Path, log_id: int, base_seq: int) -> Path:
+    return root / str(log_id) / f"{base_seq:020d}.tag"
 
 
 def idx_path(root: Path, log_id: int, base_seq: int) -> Path:

@@ -16,7 +16,8 @@
     16  dat_bytes u64
     24  rows_sum  u64  xxh3_64 of the rows with their deleted bytes taken as 0
     32  sums_sum  u64  xxh3_64 of the block sums
-    40  zeros
+    40  payload   u64  bytes of data plus meta of all rows, deleted ones too
+    48  zeros
     56  checksum  u64  xxh3_64 of the first 56 bytes
 
 A seal whose rows_sum does not match says where the segment ends and vouches for nothing:
@@ -37,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from topicsd.model.record import ROW_BYTES, ROW_DTYPE
+from topicsd.model.record import END, ROW_BYTES, ROW_DTYPE
 from topicsd.storage import place
 from topicsd.storage.fs import Files
 
@@ -45,7 +46,7 @@ IDX_MAGIC: Final = 0x58444954
 SEAL_MAGIC: Final = 0x4C414553
 VERSION: Final = 1
 _HEADER = struct.Struct("<IIQQQ")
-_FOOTER = struct.Struct("<IIQQQQ16xQ")
+_FOOTER = struct.Struct("<IIQQQQQ8xQ")
 FOOTER_BYTES: Final = 64
 SUM_BLOCK: Final = 65536
 
@@ -53,6 +54,8 @@ assert _FOOTER.size == FOOTER_BYTES
 
 _hash = xxhash.xxh3_64_intdigest
 Rows = npt.NDArray[np.void]
+Sizes = npt.NDArray[np.int64]
+_META_LABEL_BYTES = len(b',"meta":')
 
 
 class Seal(NamedTuple):
@@ -61,6 +64,7 @@ class Seal(NamedTuple):
     rows: int
     dat_bytes: int
     rows_sum: int
+    payload_bytes: int
     sums: npt.NDArray[np.uint64]
 
 
@@ -98,7 +102,30 @@ def block_sums(dat: memoryview) -> npt.NDArray[np.uint64]:
     return np.array(sums, dtype="<u8")
 
 
-def build_footer(rows: Rows, dat: memoryview, *, vouch: bool = True) -> bytes:
+def payload_sizes(rows: Rows, first_seq: int, start: int) -> Sizes:
+    """Payload bytes (data plus meta) of consecutive rows, the first of which is at `start`."""
+    starts = np.concatenate(([start], rows["end"][:-1].astype(np.int64)))
+    return scattered_sizes(rows, np.arange(first_seq, first_seq + len(rows)), starts)
+
+
+def scattered_sizes(rows: Rows, seqs: Sizes, starts: Sizes) -> Sizes:
+    """Payload bytes of any rows, given their seqs and where their records start."""
+    ends = rows["end"].astype(np.int64)
+    # The prefix is {"$seq":N,"$ts":T, : 16 bytes and the digits of both numbers.
+    prefixes = 16 + digits(seqs) + digits(rows["ts"])
+    tails = rows["tail_len"].astype(np.int64)
+    meta = np.where(tails > len(END), tails - len(END) - _META_LABEL_BYTES, 0)
+    sizes: Sizes = ends - starts - prefixes - rows["head_len"] - tails + meta
+    return sizes
+
+
+def digits(values: Sizes) -> Sizes:
+    """Decimal digits of positive integers."""
+    powers = 10 ** np.arange(1, 19, dtype=np.int64)
+    return np.searchsorted(powers, values, side="right").astype(np.int64) + 1
+
+
+def build_footer(rows: Rows, dat: memoryview, base_seq: int, *, vouch: bool = True) -> bytes:
     """Sums and footer, to be written right after the rows.
 
     Without `vouch` the sum of the rows is wrong on purpose: the seal then says where the
@@ -106,8 +133,9 @@ def build_footer(rows: Rows, dat: memoryview, *, vouch: bool = True) -> bytes:
     """
     sums = block_sums(dat).tobytes()
     row_sum = rows_sum(rows) ^ (not vouch)
-    head = _FOOTER.pack(SEAL_MAGIC, VERSION, len(rows), len(dat), row_sum, _hash(sums), 0)
-    head = head[: FOOTER_BYTES - 8]
+    payload = int(payload_sizes(rows, base_seq, 0).sum()) if vouch else 0
+    totals = (len(rows), len(dat), row_sum, _hash(sums), payload)
+    head = _FOOTER.pack(SEAL_MAGIC, VERSION, *totals, 0)[: FOOTER_BYTES - 8]
     return sums + head + struct.pack("<Q", _hash(head))
 
 
@@ -122,7 +150,7 @@ def read_seal(size: int, read_at: Callable[[int, int], bytes]) -> Seal | None:
     tail = read_at(FOOTER_BYTES, size - FOOTER_BYTES)
     if len(tail) < FOOTER_BYTES:
         return None
-    magic, version, rows, dat_bytes, row_sum, sums_sum, expected = _FOOTER.unpack(tail)
+    magic, version, rows, dat_bytes, row_sum, sums_sum, payload, expected = _FOOTER.unpack(tail)
     if magic != SEAL_MAGIC or version != VERSION or _hash(tail[: FOOTER_BYTES - 8]) != expected:
         return None
     sums_bytes = -(-dat_bytes // SUM_BLOCK) * 8
@@ -132,7 +160,7 @@ def read_seal(size: int, read_at: Callable[[int, int], bytes]) -> Seal | None:
     sums = read_at(sums_bytes, start)
     if _hash(sums) != sums_sum:
         return None
-    return Seal(rows, dat_bytes, row_sum, np.frombuffer(sums, dtype="<u8"))
+    return Seal(rows, dat_bytes, row_sum, payload, np.frombuffer(sums, dtype="<u8"))
 
 
 def list_bases(files: Files, directory: Path) -> list[int]:
@@ -161,7 +189,7 @@ def seal(
         row_bytes = files.read_at(idx_fd, rows * ROW_BYTES, place.IDX_HEADER_BYTES)
         dat = files.read_at(dat_fd, dat_bytes, 0)
         found = np.frombuffer(row_bytes, dtype=ROW_DTYPE)
-        footer = build_footer(found, memoryview(dat), vouch=vouch)
+        footer = build_footer(found, memoryview(dat), base_seq, vouch=vouch)
         position = place.IDX_HEADER_BYTES + rows * ROW_BYTES
         files.write_at(idx_fd, footer, position)
         files.truncate(idx_fd, position + len(footer))

@@ -14,14 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topicsd.model.record import DELETED, END, ROW_DTYPE
-from topicsd.storage import place
-from topicsd.storage.board import FLAG_RESIDENT, BoardRow
+from topicsd.model.record import DELETED, ROW_DTYPE
+from topicsd.storage import place, segment
+from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, FLAG_RESIDENT, BoardRow
 from topicsd.storage.shelf import Region, SegmentKey, Shelf
 
 # Few enough that finding the first of them costs little, enough to pay for the call.
 WINDOW_ROWS = 1024
-_META_LABEL_BYTES = len(b',"meta":')
+# Up to so many rows, looking at each beats looking at the whole segment.
+FEW_ROWS = 64
 
 
 class Stale(Exception):
@@ -81,13 +82,20 @@ class Snapshot:
         return min(max(self.row.session_seq - region.base_seq + 1, 0), rows)
 
     def expired_below(self, now_ms: int) -> int:
-        """The first seq that is not expired at `now_ms`; head + 1 when all are."""
+        """The seq above the last live record that is expired at `now_ms`.
+
+        Deleted records do not count, whatever their age: losing them told nobody anything.
+        """
         row = self.row
         if not row.ttl_ms or row.live == 0:
             return row.ttl_floor
-        alive = self._first_alive(now_ms - row.ttl_ms)
-        # Below the earliest record nothing expires any more: something else took it before.
-        return alive if alive > row.earliest_seq else row.ttl_floor
+        floor = self._first_alive(now_ms - row.ttl_ms)
+        if floor <= row.earliest_seq:
+            return row.ttl_floor
+        if row.flags & (FLAG_HOLES | FLAG_GAPS) == FLAG_HOLES:
+            # With a gap the floor stays above it, so that the gap is told with the rest.
+            floor = self._last_live(floor) + 1
+        return max(floor, row.ttl_floor)
 
     def first_visible(self, seq: int) -> int:
         """The first record at or above `seq` that is not deleted; head + 1 when none is."""
@@ -98,12 +106,24 @@ class Snapshot:
         return self.row.head_seq + 1
 
     def live_between(self, first_seq: int, stop_seq: int) -> tuple[int, int]:
-        """Live records and payload bytes from `first_seq` up to, excluding, `stop_seq`."""
+        """Live records and payload bytes from `first_seq` up to, excluding, `stop_seq`.
+
+        A sealed segment that lies inside the range is counted by its seal.
+        """
         records = payload = 0
-        for region, low, high in self._windows(first_seq, stop_seq):
-            sizes = payload_sizes(region, low, high)
-            records += int(np.count_nonzero(sizes >= 0))
-            payload += int(sizes[sizes >= 0].sum())
+        bases = self.bases()
+        for index in range(self.find(first_seq), len(bases)):
+            if bases[index] >= stop_seq:
+                break
+            region, rows = self.region(index)
+            low = min(max(first_seq - region.base_seq, 0), rows)
+            high = min(max(stop_seq - region.base_seq, 0), rows)
+            if region.seal is not None and (low, high) == (0, rows):
+                found = _live_by_seal(region, region.seal)
+            else:
+                found = _live_by_rows(region, low, high)
+            records += found[0]
+            payload += found[1]
         return records, payload
 
     def plan_eviction(self, over_records: int, over_bytes: int) -> Eviction:
@@ -148,6 +168,18 @@ class Snapshot:
                 return region.base_seq + bisect_left(region.rows["ts"], oldest_ts, 0, rows)
         return self.row.head_seq + 1
 
+    def _last_live(self, stop_seq: int) -> int:
+        """The last record below `stop_seq` that is not deleted; there is one."""
+        for index in range(self.find(stop_seq - 1), -1, -1):
+            region, rows = self.region(index)
+            high = min(max(stop_seq - region.base_seq, 0), rows)
+            for stop in range(high, 0, -WINDOW_ROWS):
+                start = max(stop - WINDOW_ROWS, 0)
+                live = np.flatnonzero(region.rows["deleted"][start:stop] != DELETED)
+                if len(live):
+                    return region.base_seq + start + int(live[-1])
+        return self.row.earliest_seq
+
     def _open_active(self, key: SegmentKey) -> Region:
         row = self.row
         if row.active_rows == 0:
@@ -164,21 +196,29 @@ class Snapshot:
             raise Stale from None
 
 
-def payload_sizes(region: Region, low: int, high: int) -> npt.NDArray[np.int64]:
+def payload_sizes(
+    region: Region, low: int, high: int, *, deleted_too: bool = False
+) -> npt.NDArray[np.int64]:
     """Payload bytes (data plus meta) of rows `low` to `high` (exclusive); -1 when deleted."""
     rows = region.rows[low:high]
-    ends = rows["end"].astype(np.int64)
-    starts = np.concatenate(([region.position(low)], ends[:-1]))
-    seqs = np.arange(region.base_seq + low, region.base_seq + high)
-    # The prefix is {"$seq":N,"$ts":T, : 16 bytes and the digits of both numbers.
-    prefixes = 16 + _digits(seqs) + _digits(rows["ts"])
-    tails = rows["tail_len"].astype(np.int64)
-    meta = np.where(tails > len(END), tails - len(END) - _META_LABEL_BYTES, 0)
-    data = ends - starts - prefixes - rows["head_len"] - tails
-    return np.where(rows["deleted"] == DELETED, -1, data + meta)
+    sizes = segment.payload_sizes(rows, region.base_seq + low, region.position(low))
+    if not deleted_too:
+        sizes[rows["deleted"] == DELETED] = -1
+    return sizes
 
 
-def _digits(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Decimal digits of positive integers."""
-    powers = 10 ** np.arange(1, 19, dtype=np.int64)
-    return np.searchsorted(powers, values, side="right").astype(np.int64) + 1
+def _live_by_rows(region: Region, low: int, high: int) -> tuple[int, int]:
+    sizes = payload_sizes(region, low, high)
+    live = sizes[sizes >= 0]
+    return len(live), int(live.sum())
+
+
+def _live_by_seal(region: Region, seal: segment.Seal) -> tuple[int, int]:
+    deleted = np.flatnonzero(region.rows["deleted"] == DELETED)
+    if not len(deleted):
+        return seal.rows, seal.payload_bytes
+    if len(deleted) > FEW_ROWS:
+        return _live_by_rows(region, 0, seal.rows)
+    sizes = [payload_sizes(region, row, row + 1, deleted_too=True) for row in deleted.tolist()]
+    gone = int(np.concatenate(sizes).sum())
+    return seal.rows - len(deleted), seal.payload_bytes - gone

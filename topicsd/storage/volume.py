@@ -13,7 +13,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from topicsd.model.record import ROW_BYTES
+from topicsd.model.record import DELETED, ROW_BYTES
 from topicsd.storage import place, segment
 from topicsd.storage.fs import Files
 from topicsd.storage.pack import Packs
@@ -24,6 +24,9 @@ IDX_STEP_MIN: Final = 1 << 17
 IDX_STEP_MAX: Final = 2 << 20
 # Beyond this many dirty segments one sync of the whole volume is cheaper.
 SYNC_ONE_BY_ONE_MAX: Final = 64
+
+
+_DELETED_FLAG = bytes([DELETED])
 
 
 class Spot(NamedTuple):
@@ -121,6 +124,16 @@ class Volume:
             self._files.write_at(fd, rows, start + spot.rows * ROW_BYTES)
         return spot._replace(rows=spot.rows + len(rows) // ROW_BYTES, end=spot.end + len(dat))
 
+    def mark_deleted(self, spot: Spot, rows: list[int]) -> None:
+        """Flip the delete flags of rows; one byte each, so no crash leaves half a flag."""
+        if spot.location == place.OWN_FILES:
+            fd = self._handle(spot.log_id, spot.base_seq).idx_fd
+            start = place.IDX_HEADER_BYTES
+        else:
+            fd, start = self.packs.fd(spot.location), place.block_position(spot.location)
+        for row in rows:
+            self._files.write_at(fd, _DELETED_FLAG, start + row * ROW_BYTES + ROW_BYTES - 1)
+
     def read(self, spot: Spot) -> tuple[bytes, bytes]:
         """All rows and records written to a spot."""
         if spot.location == place.OWN_FILES:
@@ -172,6 +185,7 @@ class Volume:
 
     def drop_segment(self, log_id: int, base_seq: int) -> None:
         self.forget(log_id, base_seq)
+        self._files.remove(place.tag_path(self.root, log_id, base_seq))
         self._files.remove(place.idx_path(self.root, log_id, base_seq))
         self._files.remove(place.dat_path(self.root, log_id, base_seq))
 

@@ -56,6 +56,7 @@ class Counters:
         self.fsync_us_total = 0
         self.bytes_written = 0
         self.rotations = 0
+        self.read_only = False
         self.fsync_buckets = [0] * (len(FSYNC_BUCKETS_US) + 1)
 
     def count_sync(self, elapsed_us: int) -> None:
@@ -284,7 +285,10 @@ class Wal:
     def write(self, shard: int, parts: list[bytes], *, urgent: bool) -> int:
         """Append a frame to a shard and return its lsn."""
         self.lsn += 1
+        # Stays set when the write fails, until one succeeds.
+        self.counters.read_only = True
         self.shards[shard].write(self.lsn, parts, urgent=urgent)
+        self.counters.read_only = False
         return self.lsn
 
     def check(self) -> None:

@@ -46,7 +46,8 @@ SELECT file, position, bytes, reason, noticed_ts FROM quarantine ORDER BY file, 
 _STATES = f"SELECT {', '.join(BOOT_COLUMNS)} FROM logs WHERE id > ? ORDER BY id LIMIT ?"
 _BOARD = """
 SELECT row, json_extract(config, '$.ttl_ms'),
-       EXISTS (SELECT 1 FROM gaps WHERE log_id = logs.id), {}
+       EXISTS (SELECT 1 FROM gaps WHERE log_id = logs.id),
+       json_extract(config, '$.durability'), json_extract(config, '$.type'), {}
 FROM logs WHERE id >= ? ORDER BY id LIMIT ?
 """.format(", ".join(BOOT_COLUMNS))
 _FREE_ROWS = """
@@ -134,6 +135,10 @@ class Queries:
         rows = self._rows(_KEY, log_id, key)
         return KeyRecord._make(rows[0]) if rows else None
 
+    def count_segments(self) -> int:
+        """Segments that are sealed."""
+        return int(self._rows("SELECT count(*) FROM segments")[0][0])
+
     def meta(self, key: str) -> str | None:
         rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
         return str(rows[0][0]) if rows else None
@@ -165,10 +170,11 @@ class Queries:
 
     def load_board(self, first_id: int = 0, limit: int = -1) -> Iterator[BoardState]:
         """Stream what the board shows of each log, as the last checkpoint left it."""
-        for row, ttl_ms, has_gaps, log_id, _, epoch, *state in self._stream(
+        for row, ttl_ms, has_gaps, durability, kind, log_id, _, epoch, *state in self._stream(
             _BOARD, first_id, limit
         ):
-            yield BoardState(row, ttl_ms, bool(has_gaps), epoch, LogState(log_id, *state))
+            found = LogState(log_id, *state)
+            yield BoardState(row, ttl_ms, bool(has_gaps), durability, kind, epoch, found)
 
     def find_board_state(self, log_id: int) -> BoardState | None:
         """The checkpointed state of one log."""

@@ -50,6 +50,8 @@ class BoardState(NamedTuple):
     row: int
     ttl_ms: int
     has_gaps: bool
+    durability: str
+    kind: str
     epoch: int
     state: LogState
 
