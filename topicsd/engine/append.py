@@ -40,6 +40,9 @@ def apply_append(engine: Engine, batch: Batch, outcome: Outcome, command: Append
             # Staged records are in no segment yet, where expiry would look for them.
             engine.retention.expire(log, now_ms)
         _admit(engine, log.config, command, log)
+        if log.changes:
+            # A topic the catalog does not know yet: its records would not survive a crash.
+            engine.commits.await_catalog(outcome, log.name)
     reply = _stage(engine, batch, log, command, now_ms)
     reply.created = created
     outcome.appended = log
@@ -55,6 +58,8 @@ def _deduped(
         outcome.appended = log
     else:
         engine.commits.await_written(outcome, log)
+    if log.changes:
+        engine.commits.await_catalog(outcome, log.name)
     return Appended(seqs[0], seqs[1], log.head_seq, False, True, 0)
 
 

@@ -5,7 +5,7 @@ state of every log that changed since the last checkpoint. The rest runs on a th
 own while appends go on: sync the segments, seal those that are full, commit the noted state,
 remove the old WAL files and whatever fell below a floor. `finish` runs in the engine thread
 again. A crash at any moment leaves either the old checkpoint with its WAL files or the new
-one; files that remain although the new one is durable are skipped by recovery, by seq.
+one; frames that remain although the new one is durable are skipped by recovery, by lsn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from topicsd.storage.catalog import (
     SaveKeys,
     SaveSegment,
     SaveState,
+    SetMeta,
 )
 from topicsd.storage.volume import Spot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
+
+# Frames up to this lsn are in the checkpoint.
+CHECKPOINT_LSN = "checkpoint_lsn"
 
 
 class Job:
@@ -39,6 +43,7 @@ class Job:
         self._engine = engine
         self.failure: BaseException | None = None
         self.retired = engine.wal.rotate()
+        self.lsn = engine.wal.lsn
         self.states = _states(engine)
         self.segments = checkpoints.segments
         self.rolled = checkpoints.rolled
@@ -85,11 +90,13 @@ class Job:
             root = engine.volumes[resident].root
             engine.files.remove(place.idx_path(root, log_id, base))
             engine.files.remove(place.dat_path(root, log_id, base))
+            engine.files.remove(place.tag_path(root, log_id, base))
         for directory in self.trash:
             engine.files.remove_directory(directory)
 
     def _changes(self, sealed: list[SaveSegment]) -> list[Change]:
         changes: list[Change] = [SaveState(self.states), *sealed]
+        changes.append(SetMeta(CHECKPOINT_LSN, str(self.lsn)))
         changes += [DropSegment(log_id, base) for _, log_id, base in self.droppable]
         if self.keys:
             changes.append(SaveKeys(self.keys))
@@ -112,6 +119,10 @@ class Checkpoints:
         self.segments: set[tuple[bool, int, int]] = set()
         self.rolled: list[Rolled] = []
         self.trash: list[Path] = []
+
+    @property
+    def running(self) -> bool:
+        return self._job is not None
 
     def ring(self) -> None:
         self._engine.notify()

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from topicsd.engine import write_many
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
-from topicsd.model.commands import Appended, Failed, Reply
+from topicsd.model.commands import Appended, Failed, Reply, Written
 from topicsd.storage import frame
 from topicsd.storage.catalog import Change
 from topicsd.storage.fs import is_full
@@ -42,6 +43,11 @@ class Commits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # Records made visible since start; read by metrics.
+        self.records = 0
+
+        # Logs whose last records are in a frame of another shard than theirs, until it is synced.
+        self._away: dict[int, tuple[int, int]] = {}
 
     def stage_change(
         self, batch: Batch, outcome: Outcome, change: Change, settle: Callable[[], None]
@@ -63,14 +69,20 @@ class Commits:
         number = self._engine.wal.shard_of(log.id)
         shard = self._engine.wal.shards[number]
         if shard.synced_lsn < shard.written_lsn and self._must_wait(log, number):
-            outcome.need.shard, outcome.need.lsn = number, shard.written_lsn
+            outcome.need.add_sync(number, shard.written_lsn)
+        away = self._away.get(log.id)
+        if away is not None and not self._is_synced(away) and self._must_wait(log, number):
+            outcome.need.add_sync(*away)
 
     def commit(self, batch: Batch) -> list[tuple[Ticket, Reply]]:
         """Make a batch real and return the replies that wait for nothing."""
         engine = self._engine
         started = engine.clock.monotonic_us()
         if batch.chunks:
-            self._write_wal(batch)
+            if batch.together:
+                self._write_together(batch)
+            else:
+                self._write_wal(batch)
             self._write_segments(batch)
         for log in batch.touched:
             if not log.dropped:
@@ -108,11 +120,48 @@ class Commits:
             except OSError as error:
                 if not is_full(error):
                     raise
-                self._undo(batch, logs)
+                self.undo(batch, logs)
                 continue
             self._note_lsn(batch, logs, shard, lsn)
 
-    def _undo(self, batch: Batch, logs: list[Log]) -> None:
+    def _write_together(self, batch: Batch) -> None:
+        """One frame for all logs, so that a crash leaves all of the write or nothing."""
+        engine = self._engine
+        wal = engine.wal
+        logs = [log for log in batch.chunks if not log.resident]
+        if not logs:
+            return
+        shard = wal.shard_of(logs[0].id)
+        parts = write_many.creations(engine, batch)
+        for log in logs:
+            parts += self._entry(log, batch.chunks[log])
+        waiting = [log for log in logs if self._must_wait(log, wal.shard_of(log.id))]
+        try:
+            lsn = wal.write(shard, parts, urgent=bool(waiting))
+        except OSError as error:
+            if not is_full(error):
+                raise
+            batch.outcomes[0].reply = _DISK_FULL
+            write_many.take_back(engine, batch)
+            return
+        self._away = {key: away for key, away in self._away.items() if not self._is_synced(away)}
+        for log in logs:
+            if wal.shard_of(log.id) != shard:
+                # Its ceiling is in force when its own shard says so, which this frame cannot.
+                self._away[log.id] = (shard, lsn)
+            elif log.ceiling_lsn == 0:
+                log.ceiling_lsn = lsn
+        if waiting:
+            need = batch.outcomes[0].need
+            need.add_sync(shard, lsn)
+            need.gated = any(log.config.durability == "fsync" for log in waiting)
+
+    def _is_synced(self, away: tuple[int, int]) -> bool:
+        shard, lsn = away
+        return self._engine.wal.shards[shard].synced_lsn >= lsn
+
+    def undo(self, batch: Batch, logs: list[Log]) -> None:
+        """Take back what was staged for these logs; their commands fail for want of space."""
         for log in logs:
             chunk = batch.undo(log, _DISK_FULL)
             self._engine.volume_of(log).cancel(log.spot, chunk.spot.location)
@@ -173,6 +222,7 @@ class Commits:
                 engine.checkpoints.note_rolled(log.rolled(before))
             engine.checkpoints.note_written(log.resident, log.spot)
             engine.ages.note(log, now_ms)
+            self.records += chunk.records
             limited = log.config.cap_records or log.config.cap_bytes or log.config.ttl_ms
             if limited and not log.dropped:
                 engine.retention.enforce(log, now_ms)
@@ -185,7 +235,9 @@ class Commits:
         for outcome in batch.outcomes:
             reply = outcome.reply
             assert reply is not None
-            if isinstance(reply, Appended) and not reply.deduped:
+            if (isinstance(reply, Appended) and not reply.deduped) or (
+                isinstance(reply, Written) and batch.chunks
+            ):
                 reply.wal_append_us = max(now_us - started, 1)
             need = outcome.need
             if need.lsn or need.catalog:

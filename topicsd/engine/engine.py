@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topicsd.engine import append, recover, topics
+from topicsd.engine import append, recover, removal, topics, write_many
 from topicsd.engine.checkpoint import Checkpoints
 from topicsd.engine.clerk import Clerk
 from topicsd.engine.commit import Commits
@@ -22,17 +22,30 @@ from topicsd.engine.keys import Keys
 from topicsd.engine.log import Log
 from topicsd.engine.recover import RecoverySummary
 from topicsd.engine.registry import Registry
+from topicsd.engine.report import Report
 from topicsd.engine.retention import Retention
 from topicsd.engine.sealing import Ages
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model.clock import Clock
-from topicsd.model.commands import Append, Command, DeleteTopic, Failed, FindTopic, PutTopic, Reply
+from topicsd.model.commands import (
+    Append,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Failed,
+    FindTopic,
+    PutTopic,
+    Reply,
+    WriteMany,
+)
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
 from topicsd.storage import paths
 from topicsd.storage.catalog import CatalogWriter, SetMeta
+from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 from topicsd.storage.shelf import Shelf
+from topicsd.storage.tags import TagIndexes
 from topicsd.storage.volume import Limits, Volume
 from topicsd.storage.wal import Wal
 
@@ -43,7 +56,14 @@ COMMANDS: dict[type, Callable[..., Reply]] = {
     DeleteTopic: topics.apply_delete,
     FindTopic: topics.apply_find,
     Append: append.apply_append,
+    WriteMany: write_many.apply_write_many,
+    DeleteRecords: removal.apply_delete,
 }
+
+
+# What was staged before one of these is committed first: a delete looks into segments, and a
+# write to several topics is a commit of its own.
+_ALONE = (DeleteRecords, WriteMany)
 
 
 class Engine:
@@ -74,6 +94,7 @@ class Engine:
         self.board.mark_dirty()
         self.board.replay_progress = 0.0
         self.board.engine_pid = os.getpid()
+        self.board.figures = Figures()
         self._open_storage()
         self.board.session = time.time_ns()
         self.registry = Registry(
@@ -97,16 +118,24 @@ class Engine:
 
     def apply(self, batch: Sequence[tuple[Ticket, Command]]) -> list[tuple[Ticket, Reply]]:
         """Apply commands in order as one commit; return the replies that are ready."""
+        ready: list[tuple[Ticket, Reply]] = []
         work = Batch()
         for ticket, command in batch:
             outcome = Outcome(ticket)
+            if isinstance(command, _ALONE) and work.outcomes:
+                ready += self.commits.commit(work)
+                work = Batch()
             work.outcomes.append(outcome)
             try:
                 outcome.reply = COMMANDS[type(command)](self, work, outcome, command)
             except TopicsError as error:
                 outcome.reply = Failed.of(error)
-        ready = self.commits.commit(work)
+            if work.together:
+                ready += self.commits.commit(work)
+                work = Batch()
+        ready += self.commits.commit(work)
         self.registry.trim()
+        self.report.publish()
         return ready
 
     def release(self) -> list[tuple[Ticket, Reply]]:
@@ -116,6 +145,7 @@ class Engine:
         synced = [shard.synced_lsn for shard in self.wal.shards]
         ready = self.held.release(synced, self.clerk.done, self.clock.monotonic_us())
         self.checkpoints.poll()
+        self.report.publish()
         return ready
 
     def take_moved(self) -> list[int]:
@@ -128,6 +158,7 @@ class Engine:
         """Chores; called about ten times a second."""
         self.ages.roll_old(self.clock.now_ms())
         self.checkpoints.poll()
+        self.report.publish()
 
     def volume_of(self, log: Log) -> Volume:
         return self.volumes[log.resident]
@@ -164,6 +195,7 @@ class Engine:
         )
         self.volumes[False].packs.restore(self.catalog.used_locations())
         self.shelf = Shelf(self.files, *roots, maps_max=settings.open_segments)
+        self.tag_indexes = TagIndexes(self.files, roots, settings.open_segments)
 
     def _start(self, data_dir: paths.Path) -> None:
         settings = self.settings
@@ -175,10 +207,11 @@ class Engine:
             shards=settings.wal_shards,
             file_bytes=settings.wal_file_bytes,
             sync_interval_ms=settings.wal_sync_interval_ms,
-            first_lsn=self.first_lsn,
+            first_lsn=max(self.first_lsn, recover.checkpoint_lsn(self.catalog)),
             notify=self.notify,
         )
         self.held = HeldReplies(settings.wal_shards)
         self.commits = Commits(self)
+        self.report = Report(self)
         self.board.replay_progress = 1.0
         self.board.state = "ready"

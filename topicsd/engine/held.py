@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topicsd.model.commands import Appended, Reply
+from topicsd.model.commands import Appended, Reply, Written
 
 Ticket = Any
 
@@ -14,7 +14,7 @@ Ticket = Any
 class Need:
     """What a reply waits for; 0 means nothing."""
 
-    __slots__ = ("catalog", "gated", "lsn", "shard")
+    __slots__ = ("also", "catalog", "gated", "lsn", "shard")
 
     def __init__(self) -> None:
         self.shard = 0
@@ -22,6 +22,15 @@ class Need:
         self.catalog = 0
         # Whether the wait for a sync is the durability class's own and is reported.
         self.gated = False
+        # Syncs of further shards, for a reply about several topics.
+        self.also: list[tuple[int, int]] = []
+
+    def add_sync(self, shard: int, lsn: int) -> None:
+        """Wait for one more frame."""
+        if not self.lsn:
+            self.shard, self.lsn = shard, lsn
+        else:
+            self.also.append((shard, lsn))
 
 
 class _Held:
@@ -42,12 +51,17 @@ class HeldReplies:
         self._by_shard: list[deque[tuple[int, _Held]]] = [deque() for _ in range(shards)]
         self._by_catalog: deque[tuple[int, _Held]] = deque()
         self._actions: deque[tuple[int, Callable[[], None]]] = deque()
+        self._replies = 0
 
     def hold(self, ticket: Ticket, reply: Reply, need: Need, now_us: int) -> None:
         held = _Held(ticket, reply, now_us, need.gated)
+        self._replies += 1
         if need.lsn:
             held.waits += 1
             self._by_shard[need.shard].append((need.lsn, held))
+            for shard, lsn in need.also:
+                held.waits += 1
+                self._by_shard[shard].append((lsn, held))
         if need.catalog:
             held.waits += 1
             self._by_catalog.append((need.catalog, held))
@@ -66,15 +80,17 @@ class HeldReplies:
         for queue, lsn in zip(self._by_shard, synced, strict=True):
             while queue and queue[0][0] <= lsn:
                 held = queue.popleft()[1]
-                if held.gated and isinstance(held.reply, Appended):
+                if held.gated and isinstance(held.reply, Appended | Written):
                     held.reply.fsync_us = max(now_us - held.since_us, 1)
                 _settle(held, ready)
         while self._by_catalog and self._by_catalog[0][0] <= catalog_done:
             _settle(self._by_catalog.popleft()[1], ready)
+        self._replies -= len(ready)
         return ready
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_shard)) + len(self._by_catalog)
+        """How many replies wait, whatever each of them waits for."""
+        return self._replies
 
 
 def _settle(held: _Held, ready: list[tuple[Ticket, Reply]]) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from topicsd.model.topic import TopicConfig
-from topicsd.storage.board import FLAG_GAPS, FLAG_RESIDENT, BoardRow
+from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, FLAG_RESIDENT, BoardRow, kind_flags
 from topicsd.storage.catalog import BoardState, LogState
 from topicsd.storage.volume import Spot
 
@@ -92,13 +92,19 @@ class Log(msgspec.Struct, eq=False):
             spot.rows,
             spot.end,
             spot.location,
-            FLAG_RESIDENT * self.resident | FLAG_GAPS * self.has_gaps,
+            self._flags(),
             self.last_write_ts,
             self.session,
             self.session_seq,
             self.shelf_generation,
             self.epoch,
         )
+
+    def _flags(self) -> int:
+        # Fewer live records than seqs: some are deleted, or lie in a gap.
+        holes = self.live != self.next_seq - self.earliest_seq
+        kind = kind_flags(self.config.durability, self.config.type)
+        return kind | FLAG_RESIDENT * self.resident | FLAG_GAPS * self.has_gaps | FLAG_HOLES * holes
 
     def load_row(self, row: BoardRow, session: int) -> None:
         """Take over what the board shows."""
@@ -127,13 +133,16 @@ def row_of_state(found: BoardState) -> BoardRow:
         log_id=state.id,
         generation=1,
         ttl_ms=found.ttl_ms,
-        flags=FLAG_GAPS * found.has_gaps,
+        flags=kind_flags(found.durability, found.kind) | FLAG_GAPS * found.has_gaps,
         shelf_generation=1,
         epoch=found.epoch,
     )
     if state.next_seq == 0:
         return row
+    # As in `Log._flags`: a reader looks for deleted records only when told that there are any.
+    holes = state.count != state.next_seq - state.earliest_seq
     return row._replace(
+        flags=row.flags | FLAG_HOLES * holes,
         head_seq=state.head_seq,
         next_seq=state.next_seq,
         earliest_seq=state.earliest_seq,

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from topicsd.engine import removal
 from topicsd.engine.log import Log
 from topicsd.model.record import ROW, ROW_DTYPE
-from topicsd.storage.catalog import Change, RecordGap
-from topicsd.storage.frame import AppendEntry, KeysEntry
+from topicsd.storage.catalog import Change, CreateLog, RecordGap
+from topicsd.storage.frame import AppendEntry, CreateEntry, DeleteEntry, Entry, KeysEntry
+from topicsd.storage.view import Snapshot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
@@ -27,7 +29,7 @@ Heads = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 class _Gathered:
     """A log being rebuilt, and entries not yet written to its segment."""
 
-    __slots__ = ("ceiling", "dat", "dat_bytes", "log", "records", "rows")
+    __slots__ = ("ceiling", "dat", "dat_bytes", "deleted", "log", "records", "rows")
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -36,6 +38,8 @@ class _Gathered:
         self.dat_bytes = 0
         self.records = 0
         self.ceiling = 0
+        # Whether records were deleted: the log is then counted once all entries are applied.
+        self.deleted = False
 
 
 class Rebuild:
@@ -45,11 +49,25 @@ class Rebuild:
         self._engine = engine
         self._logs: dict[int, _Gathered | None] = {}
         self._gaps: list[Change] = []
+        # Ids from here on were never committed to the catalog; smaller ones it does not know
+        # belong to topics that were deleted since.
+        self._new_from = engine.catalog.next_id()
         self.records = 0
         self.lost_records = 0
 
+    def apply(self, entry: Entry) -> None:
+        """Apply one entry of a frame that is newer than the checkpoint."""
+        if isinstance(entry, AppendEntry):
+            self.append(entry)
+        elif isinstance(entry, KeysEntry):
+            self.keys(entry)
+        elif isinstance(entry, DeleteEntry):
+            self.delete(entry)
+        else:
+            self.create(entry)
+
     def append(self, entry: AppendEntry) -> None:
-        """Apply one append, unless the checkpoint or an earlier frame has it."""
+        """Apply one append, unless an earlier frame has it."""
         gathered = self._find(entry.log_id)
         if gathered is None:
             return
@@ -75,6 +93,46 @@ class Rebuild:
             for key, *written in entry.keys:
                 self._engine.keys.add(gathered.log, key, (written[0], written[1], written[2]))
 
+    def delete(self, entry: DeleteEntry) -> None:
+        """Delete again what was deleted.
+
+        Its records may be marked already, and so may those of later entries: nothing is
+        counted before the last entry. Caps and expiry had left fewer records than replay
+        has at this point, so the floors of that time come back first.
+        """
+        gathered = self._find(entry.log_id)
+        if gathered is None or gathered.log.resident:
+            return
+        self._flush(gathered)
+        gathered.deleted = True
+        log, engine = gathered.log, self._engine
+        log.cap_floor = max(log.cap_floor, entry.cap_floor)
+        log.ttl_floor = max(log.ttl_floor, entry.ttl_floor)
+        log.delete_below = max(log.delete_below, entry.before_seq)
+        floor = max(entry.earliest_seq, entry.before_seq)
+        log.earliest_seq = max(log.earliest_seq, min(floor, log.next_seq))
+        if len(entry.seqs):
+            snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
+            removal.mark(engine, log, snapshot, entry.seqs.astype(np.int64))
+
+    def create(self, entry: CreateEntry) -> None:
+        """Bring back a topic whose write outran its catalog row."""
+        registry = self._engine.registry
+        if entry.log_id < self._new_from or registry.find_by_id(entry.log_id) is not None:
+            return
+        registry.restore(
+            CreateLog(
+                id=entry.log_id,
+                row=entry.row,
+                name=entry.name,
+                kind="topic",
+                epoch=entry.epoch,
+                config_json=entry.config_json,
+                created_ts=entry.created_ts,
+            )
+        )
+        self._logs.pop(entry.log_id, None)
+
     def finish(self, shown: Heads, *, trust_tail: bool) -> None:
         """Write what is gathered, account for lost tails, and publish.
 
@@ -83,6 +141,8 @@ class Rebuild:
         for gathered in list(self._logs.values()):
             if gathered is not None:
                 self._finish_log(gathered, trust_tail)
+        if not trust_tail:
+            self._recount()
         for log_id, head in [*self._lost_tails(shown), *self._known_tails()]:
             found = self._find(log_id)
             if found is not None and found.log.head_seq < head:
@@ -90,6 +150,26 @@ class Rebuild:
                 self._publish(found.log)
         self._engine.catalog.commit(self._gaps)
         self._engine.registry.reserve_ids(max(self._logs, default=0))
+
+    def _recount(self) -> None:
+        """Count live records anew: a power loss may have kept flag bytes of a lost delete."""
+        engine = self._engine
+        for state in list(engine.catalog.load_board()):
+            log = engine.registry.find_by_id(state.state.id)
+            if log is None or log.resident or not log.live:
+                continue
+            if self._count(log):
+                self._publish(log)
+
+    def _count(self, log: Log) -> bool:
+        """Find a log's first record and its counts from the flag bytes; whether they are new."""
+        engine = self._engine
+        snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
+        known = (log.earliest_seq, log.live, log.payload_bytes)
+        log.live, log.payload_bytes = snapshot.live_between(log.earliest_seq, log.next_seq)
+        log.earliest_seq = snapshot.first_visible(log.earliest_seq)
+        engine.retention.park_segments(log, snapshot)
+        return known != (log.earliest_seq, log.live, log.payload_bytes)
 
     def _lost_tails(self, shown: Heads) -> list[tuple[int, int]]:
         """Logs whose earlier board showed more than catalog and WAL have: proof of loss."""
@@ -135,6 +215,8 @@ class Rebuild:
         log.last_write_ts = int(rows["ts"][-1])
         log.spot = volume.write(spot, rows.tobytes(), b"".join(gathered.dat))
         if log.spot.base_seq != before.base_seq:
+            # A delete among the entries has looked at the segments there were then.
+            log.shelf_generation += 1
             engine.checkpoints.note_rolled(log.rolled(before))
         engine.checkpoints.note_written(log.resident, log.spot)
         gathered.rows, gathered.dat = [], []
@@ -143,6 +225,8 @@ class Rebuild:
     def _finish_log(self, gathered: _Gathered, trust_tail: bool) -> None:
         log = gathered.log
         self._flush(gathered)
+        if gathered.deleted:
+            self._count(log)
         if not trust_tail and log.config.durability == "disk" and gathered.ceiling > log.head_seq:
             self._lose(log, gathered.ceiling)
         self._publish(log)
@@ -170,6 +254,7 @@ class Rebuild:
             # Seqs inside a segment are dense, so what follows a gap needs a new one.
             before, volume = log.spot, engine.volume_of(log)
             log.spot = volume.roll(before, last_seq + 1)
+            log.shelf_generation += 1
             # Nothing but its seal says where it ends: the next one's base does not.
             volume.seal(before)
             engine.checkpoints.note_rolled(log.rolled(before))

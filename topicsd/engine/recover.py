@@ -2,7 +2,7 @@
 
 After a clean stop there is nothing to do: the board file is complete and is used as it is.
 Otherwise the board is built anew from the catalog, and every intact WAL frame is applied in
-lsn order. Applying is idempotent: what the checkpoint already holds is skipped by seq, and
+lsn order. Applying is idempotent: what the checkpoint already holds is skipped, and
 segments are written at the same positions with the same bytes. So a crash during recovery
 is just another crash.
 
@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from topicsd.engine.checkpoint import CHECKPOINT_LSN
 from topicsd.engine.log import row_of_state
 from topicsd.engine.rebuild import Heads, Rebuild
 from topicsd.storage import frame, paths
@@ -98,12 +99,11 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
     _fill_board(engine, shown)
     reader = WalReader(engine.files, paths.wal(engine.settings.data_dir), _reporter(engine.board))
     rebuild = Rebuild(engine)
+    folded = checkpoint_lsn(engine.catalog)
     for found in reader:
-        for entry in frame.entries(found.body):
-            if isinstance(entry, frame.AppendEntry):
-                rebuild.append(entry)
-            else:
-                rebuild.keys(entry)
+        if found.lsn > folded:
+            for entry in frame.entries(found.body):
+                rebuild.apply(entry)
     rebuild.finish(shown, trust_tail=same_boot)
     engine.first_lsn = reader.last_lsn
     _set_aside(engine, reader)
@@ -116,6 +116,11 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
         corrupt_frames=sum(not damage.torn for damage in reader.damage),
         elapsed_ms=(engine.clock.monotonic_us() - started) // 1000,
     )
+
+
+def checkpoint_lsn(catalog: CatalogWriter) -> int:
+    """The last frame that the checkpoint holds; new frames are numbered above it."""
+    return int(catalog.meta(CHECKPOINT_LSN) or 0)
 
 
 def _fill_board(engine: Engine, shown: Heads) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from topicsd.engine.log import Log
 from topicsd.model.topic import TopicConfig
 from topicsd.storage.board import Board
-from topicsd.storage.catalog import CatalogWriter, LogRecord
+from topicsd.storage.catalog import CatalogWriter, CreateLog, LogRecord
 
 _decode_config = msgspec.json.Decoder(TopicConfig).decode
 
@@ -105,6 +105,29 @@ class Registry:
         elif self._pending.get(log.name, log) is None:
             del self._pending[log.name]
         self._free_rows.append(log.row)
+
+    def cancel(self, log: Log) -> None:
+        """Take back a log that was created and neither shown nor handed to the clerk."""
+        self._pending.pop(log.name)
+        self._free_rows.append(log.row)
+        self._count(-1)
+
+    def restore(self, change: CreateLog) -> None:
+        """Create a log that the WAL knows and the catalog does not; recovery only."""
+        self._catalog.commit([change])
+        log = Log(change.id, change.row, change.name, _decode_config(change.config_json.encode()))
+        log.epoch, log.session = change.epoch, self._session
+        log.generation = log.shelf_generation = self._session
+        self._board.ensure_rows(change.row + 1)
+        self._board.write(change.row, log.to_row())
+        self._next_id = self._catalog.next_id()
+        self._next_row = self._catalog.max_row() + 1
+        self._free_rows = list(self._catalog.free_rows())
+        self._count(1)
+
+    def is_dropping(self, name: str) -> bool:
+        """Whether the catalog may still know a dropped log of that name."""
+        return name in self._dropping
 
     def is_pending(self, name: str) -> bool:
         return name in self._pending

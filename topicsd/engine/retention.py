@@ -41,7 +41,7 @@ class Retention:
         log.cap_floor = eviction.last_seq + 1
         log.earliest_seq = snapshot.first_visible(log.cap_floor)
         self._subtract(log, eviction.records, eviction.payload_bytes)
-        self._park_segments(log, snapshot)
+        self.park_segments(log, snapshot)
 
     def expire(self, log: Log, now_ms: int) -> None:
         """Move the floor above records older than the topic's TTL."""
@@ -55,7 +55,7 @@ class Retention:
         log.ttl_floor = floor
         log.earliest_seq = snapshot.first_visible(floor)
         self._subtract(log, records, payload)
-        self._park_segments(log, snapshot)
+        self.park_segments(log, snapshot)
 
     def take_droppable(self) -> list[tuple[bool, int, int]]:
         taken, self.droppable = self.droppable, []
@@ -69,7 +69,8 @@ class Retention:
         log.payload_bytes -= payload
         self._engine.total_bytes -= payload
 
-    def _park_segments(self, log: Log, snapshot: Snapshot) -> None:
+    def park_segments(self, log: Log, snapshot: Snapshot) -> None:
+        """Note segments that are entirely below the floor, to be dropped."""
         if log.spot.location != place.OWN_FILES:
             return
         bases = snapshot.bases()

@@ -7,15 +7,16 @@ merely old ends here, so that a slow topic's records are sealed too.
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topicsd.engine.log import Log, Rolled
 from topicsd.model.record import DELETED
-from topicsd.storage import place, segment
+from topicsd.storage import place, segment, tags
 from topicsd.storage.catalog import SaveSegment, Segment
-from topicsd.storage.shelf import SegmentKey, Shelf
+from topicsd.storage.shelf import Region, SegmentKey, Shelf
 from topicsd.storage.view import payload_sizes
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
         segment.seal(engine.files, root, spot.log_id, spot.base_seq, counts, vouch=vouch)
         shelf.forget()
         region = shelf.open(key)
+        if vouch:
+            _write_tags(engine, root, region)
     except FileNotFoundError:
         return None
     if resident:
@@ -98,3 +101,11 @@ def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
             state="sealed",
         )
     )
+
+
+def _write_tags(engine: Engine, root: Path, region: Region) -> None:
+    """Put the tag index beside a sealed segment, if any of its records has a tag."""
+    index = tags.build_index(region, len(region.rows))
+    if index:
+        path = place.tag_path(root, region.key.log_id, region.key.base_seq)
+        engine.files.write_whole(path, index)

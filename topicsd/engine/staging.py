@@ -115,6 +115,8 @@ class Batch:
         self.settles: list[Callable[[], None]] = []
         self.outcomes: list[Outcome] = []
         self.touched: set[Log] = set()
+        # Whether the chunks are one write, to be committed as a whole or not at all.
+        self.together = False
         self._saved: dict[Log, tuple[int, ...]] = {}
 
     def stage(self, log: Log, chunk: Chunk) -> None:

@@ -13,6 +13,8 @@ from topicsd.model.topic import TopicConfig
 AUTO_MAX = 500
 HALF_LIFE_MS = 30_000
 AUTO_FLOOR_MS = 300_000
+AGE_RATE_PER_S = 100
+AGE_CAP_MS = 10_000
 _STEPS = 64
 # 2^-x for x in [0, 1), in steps of 1/64: the fractional part of the exponent.
 _FRACTIONS = tuple(2.0 ** (-step / _STEPS) for step in range(_STEPS))
@@ -25,6 +27,11 @@ def recency(idle_ms: int) -> int:
     halvings, remainder = divmod(max(idle_ms, 0), HALF_LIFE_MS)
     fraction: float = _FRACTIONS[remainder * _STEPS // HALF_LIFE_MS]
     return round(AUTO_MAX * fraction / (1 << halvings))
+
+
+def age_boost(waited_ms: int) -> int:
+    """The ageing part of a request that has waited: it climbs, and stops climbing."""
+    return AGE_RATE_PER_S * min(max(waited_ms, 0), AGE_CAP_MS) // 1000
 
 
 def effective(config: TopicConfig, last_read_ts: int | None, now_ms: int) -> int:
