@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
+from topicsd.model.match import Match
 from topicsd.model.record import key_hash
 from topicsd.reader.scan import Part, Want, scan
 from topicsd.rules.floors import Floors, ReadPlan, Tombstone, plan_read
 from topicsd.storage.view import Snapshot
+
+# Records one page looks at, however few of them it may deliver: what a filter costs at most
+# before the reader gets its cursor back.
+SCANNED_MAX = 65_536
 
 _encode = msgspec.json.encode
 
@@ -25,6 +30,7 @@ class DiffQuery(msgspec.Struct, frozen=True):
     include_tags: bool
     include_meta: bool
     max_bytes: int
+    match: Match | None = None
 
 
 class DiffPage(msgspec.Struct, frozen=True):
@@ -51,6 +57,7 @@ def build_want(query: DiffQuery, *, dedupe_node: bool) -> Want:
         node_hashes=tuple({key_hash(node) for node in nodes}),
         include_tags=query.include_tags,
         include_meta=query.include_meta,
+        match=query.match,
     )
 
 
@@ -90,6 +97,7 @@ class _Collector:
         self._size = 0
         # The next record does not fit: nothing behind it may be added either.
         self._closed = False
+        self._scanned_max = max(SCANNED_MAX, want.limit)
 
     def collect(self, plan: ReadPlan) -> tuple[int, int] | None:
         """Read what the plan allows; return the corrupt range that ended the read, if any."""
@@ -116,7 +124,7 @@ class _Collector:
         return b"".join([*self.parts, last]) if self.parts else last
 
     def _is_full(self) -> bool:
-        if self._closed or self.count >= self._want.limit:
+        if self._closed or self.count >= self._want.limit or self.scanned >= self._scanned_max:
             return True
         return self.count > 0 and self._size >= self._want.budget
 

@@ -29,7 +29,7 @@ class Reader:
 
     def __init__(self, settings: Settings, files: Files, clock: Clock) -> None:
         self._settings = settings
-        self._files = files
+        self.files = files
         self._clock = clock
         self._board: Board | None = None
         self._session = 0
@@ -46,7 +46,7 @@ class Reader:
         """The engine's board, or `not_ready` while there is none."""
         if self._board is None:
             try:
-                self._board = Board(self._files, paths.board(self._settings.data_dir))
+                self._board = Board(self.files, paths.board(self._settings.data_dir))
             except BoardMissing:
                 raise errors.not_ready(0.0) from None
         if self._board.session != self._session:
@@ -77,6 +77,14 @@ class Reader:
         """Note that the topic was consumed now (DESIGN 3)."""
         self.board.set_last_read(topic.row, self._clock.now_ms())
 
+    def effective_priority(self, name: str) -> int:
+        """The priority of a topic right now; 0 for one that does not exist yet."""
+        topic = self.find_topic(name)
+        if topic is None:
+            return 0
+        last_read = self.board.last_read(topic.row) or None
+        return priority.effective(topic.config, last_read, self._clock.now_ms())
+
     def diff(self, topic: TopicView, query: DiffQuery) -> DiffPage | None:
         """Records after a cursor; None when the topic was deleted meanwhile."""
         wanted = build_want(query, dedupe_node=topic.config.dedupe_node)
@@ -100,13 +108,24 @@ class Reader:
         self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
     ) -> list[TopicSummary]:
         """Topics by name, after `after`, within `prefix` and the prefixes of `allow`."""
+        found = self.list_states(prefix, after, limit, allow)
+        return [_summary(topic, state) for topic, state in found]
+
+    def list_states(
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[tuple[TopicView, TopicState]]:
+        """Like `list_topics`, with everything known of each."""
         page = self._topics.list_page(self.board, prefix, after, limit, allow)
-        summaries = []
+        states = []
         for topic, row in page:
             state = self._state(topic, row) if not row.ttl_ms else self.state(topic)
             if state is not None:
-                summaries.append(_summary(topic, state))
-        return summaries
+                states.append((topic, state))
+        return states
+
+    def count_segments(self) -> int:
+        """Sealed segments of all topics."""
+        return self._topics.count_segments()
 
     def _current(self, topic: TopicView) -> BoardRow | None:
         row = self.board.read(topic.row)

@@ -1,19 +1,22 @@
 """From rows to bytes: which records of a region a read returns, as few slices as possible.
 
 Consecutive visible records are one slice of the mapped file. Holes (deleted records, a
-reader's own node) split it into runs, found with a numpy mask. Only a read that leaves out
-a member some record has (tags by default, meta on request) cuts record by record.
+reader's own node, tags that a read filter does not match) split it into runs, found with a
+numpy mask. Only a read that leaves out a member some record has (tags by default, meta on
+request) cuts record by record.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from topicsd.model.match import Match
 from topicsd.model.record import DELETED, END, HAS_KEY, HAS_META, prefix
 from topicsd.storage.shelf import Region
+from topicsd.storage.tags import scan_rows
 
 # Rows looked at for one page when holes keep it from filling.
 WINDOW_MIN = 4096
@@ -32,6 +35,8 @@ class Want(NamedTuple):
     include_meta: bool
     # Whether any record of the log may be deleted; saves looking when none is.
     holes: bool = True
+    # Only records whose tag matches are delivered.
+    match: Match | None = None
 
 
 class Slices(NamedTuple):
@@ -62,7 +67,11 @@ def scan(region: Region, first: int, last: int, want: Want) -> Slices:
     if len(ends) == 0:
         return Slices([], 0, 0, last)
     start = region.position(first)
-    fitting = _within_budget(ends, start, want.budget)
+    if kept is None or want.match is None:
+        fitting = _within_budget(ends, start, want.budget)
+    else:
+        # Between two matches may lie megabytes that are not delivered: they cost no budget.
+        fitting = _within_budget(_totals(region, first + kept), 0, want.budget)
     if kept is None:
         next_row = first + fitting
     elif fitting == len(ends) < want.limit:
@@ -87,9 +96,13 @@ def _hidden(
     region: Region, rows: npt.NDArray[np.void], first: int, want: Want
 ) -> npt.NDArray[np.bool_] | None:
     """A mask of rows not to deliver, or None when every row is visible."""
-    if not want.holes and not want.node_hashes:
+    if not want.holes and not want.node_hashes and want.match is None:
         return None
     mask = rows["deleted"] == DELETED
+    if want.match is not None:
+        other = np.ones(len(rows), dtype=np.bool_)
+        other[scan_rows(region, first + len(rows), want.match, first=first) - first] = False
+        mask |= other
     for node_hash in want.node_hashes:
         own = rows["node_hash"] == node_hash
         for row in np.flatnonzero(own).tolist():
@@ -109,7 +122,15 @@ def _node(region: Region, row: int) -> bytes:
     return bytes(member)[len(b'"$node":') : -len(b',"data":')]
 
 
-def _within_budget(ends: npt.NDArray[np.uint32], start: int, budget: int) -> int:
+def _totals(region: Region, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """Bytes of these records, added up."""
+    ends = region.rows["end"]
+    starts = np.where(rows > 0, ends[rows - 1].astype(np.int64), 0)
+    totals: npt.NDArray[np.int64] = np.cumsum(ends[rows].astype(np.int64) - starts)
+    return totals
+
+
+def _within_budget(ends: npt.NDArray[np.integer[Any]], start: int, budget: int) -> int:
     """How many records fit, by the bytes up to each one's end; at least one."""
     if int(ends[-1]) - start <= budget:
         return len(ends)

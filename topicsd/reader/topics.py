@@ -104,6 +104,12 @@ class Topics:
         """Drop every view: a new engine session counts generations anew."""
         self._views.clear()
 
+    def count_segments(self) -> int:
+        try:
+            return self._catalog.count_segments()
+        except CatalogMissing:
+            return 0
+
     def gaps(self, log_id: int) -> list[tuple[int, int]]:
         return [(gap.from_seq, gap.to_seq) for gap in self._catalog.gaps(log_id)]
 
