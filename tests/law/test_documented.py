@@ -105,6 +105,21 @@ def _readable(path: str) -> str:
     return re.sub(r"[<{](\w+)[^>}]*[>}]", r":\1", path)
 
 
+def test_every_endpoint_links_to_its_tests(readme: str) -> None:
+    """Each row of the endpoint table leads to test files that are there."""
+    rows = re.findall(r"^\| `(?:GET|PUT|POST|DELETE) /.*$", readme, re.MULTILINE)
+    assert rows
+    obey(
+        [
+            f"README.md:1: {row[:60]}: {link}"
+            for row in rows
+            for link in re.findall(r"\]\(([^)]*)\)", row) or ["no link"]
+            if not re.fullmatch(r"tests/contract/v\d/test_\w+\.py", link)
+            or not (ROOT / link).is_file()
+        ]
+    )
+
+
 def test_the_changelog_knows_this_version() -> None:
     """CHANGELOG.md has a section for the version the code reports."""
     assert __version__ in read("CHANGELOG.md")

@@ -30,7 +30,7 @@ from topicsd.model.commands import Append, Command, Reply
 IN_FLIGHT_MAX = 65_536
 # A frame is closed at this many payload bytes, so that one flush of large writes neither
 # builds one huge buffer nor keeps the engine from starting on the first of them.
-FRAME_PAYLOAD_BYTES = 4 * 2**20
+FRAME_PAYLOAD_BYTES = 128 * 2**10
 UNSENT_BYTES_HIGH = 8 * 2**20
 RETRY_S_MIN, RETRY_S_MAX = 0.01, 0.25
 
@@ -45,6 +45,8 @@ class SocketPort:
         self._path = path
         # Replay progress of an engine that is not ready, for the refusals meanwhile.
         self._progress = progress
+        # Called for every command refused because too many are in flight.
+        self.refused: Callable[[], None] = _ignore
         self._ids = count(1)
         self._in_flight: dict[int, asyncio.Future[Reply]] = {}
         self._unsent: list[Request] = []
@@ -79,6 +81,7 @@ class SocketPort:
             future.set_exception(errors.not_ready(self._progress()))
             return future
         if len(self._in_flight) >= IN_FLIGHT_MAX:
+            self.refused()
             future.set_exception(errors.throttled("commands in flight", IN_FLIGHT_MAX))
             return future
         number = next(self._ids)
@@ -136,6 +139,10 @@ class SocketPort:
             delay_s = RETRY_S_MIN
             # Shielded, because `close` cancels this task and then waits for the same future.
             await asyncio.shield(link.lost)
+
+
+def _ignore() -> None:
+    """Nobody counts refusals."""
 
 
 def _frame_length(unsent: list[Request]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +27,8 @@ from topicsd.serve.orphans import name_process
 from topicsd.storage.fs import Files
 
 EXIT_FORCED = 1
+# Sanic names its workers Sanic-Server-<number>-<attempt>.
+_WORKER_NAME = re.compile(r"Server-(\d+)")
 
 
 class OpenPort(Port, Protocol):
@@ -36,7 +39,7 @@ class OpenPort(Port, Protocol):
     async def close(self) -> None: ...
 
 
-PortOpener = Callable[[Reader], OpenPort]
+PortOpener = Callable[[Sanic, Reader], OpenPort]
 
 
 class Worker:
@@ -52,8 +55,9 @@ class Worker:
         """Register the listeners; they run in the process that serves."""
 
         async def open_port(app: Sanic) -> None:
+            app.ctx.gate.join(worker_number())
             reader = Reader(self._settings, self._files, self._clock)
-            port = self._opener(reader)
+            port = self._opener(app, reader)
             port.start(asyncio.get_running_loop())
             app.ctx.reader, app.ctx.port = reader, port
 
@@ -76,9 +80,11 @@ def attach_worker(app: Sanic, settings: Settings, files: Files, clock: Clock) ->
     """Make `app` a worker beside an engine process."""
     path = socket_path(settings.data_dir)
 
-    def opener(reader: Reader) -> OpenPort:
+    def opener(app: Sanic, reader: Reader) -> OpenPort:
         name_process("topicsd-worker")
-        return SocketPort(path, lambda: replay_progress(reader))
+        port = SocketPort(path, lambda: replay_progress(reader))
+        port.refused = app.ctx.gate.column.count_refused_submit
+        return port
 
     drain = Drain(app, settings.drain_timeout_ms, again=lambda: None)
     Worker(settings, files, clock, opener).attach(app, drain)
@@ -89,7 +95,13 @@ def attach_single(
 ) -> None:
     """Make `app` the single process, with its engine behind `port`."""
     drain = Drain(app, settings.drain_timeout_ms, again=lambda: os._exit(EXIT_FORCED))
-    Worker(settings, files, clock, lambda reader: port).attach(app, drain)
+    Worker(settings, files, clock, lambda app, reader: port).attach(app, drain)
+
+
+def worker_number() -> int:
+    """Which of the workers this process is; a replacement has its predecessor's number."""
+    found = _WORKER_NAME.search(os.environ.get("SANIC_WORKER_NAME", ""))
+    return int(found[1]) if found else 0
 
 
 def replay_progress(reader: Reader) -> float:

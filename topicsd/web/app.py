@@ -24,12 +24,14 @@ from topicsd.model import errors
 from topicsd.model.clock import Clock
 from topicsd.model.settings import Settings
 from topicsd.storage.fs import Files
+from topicsd.storage.tally import Tally
 from topicsd.web.context import Context
 from topicsd.web.dispatch import Receive, answer
 from topicsd.web.errors import from_sanic, refusal
 from topicsd.web.gate import Gate
-from topicsd.web.reply import CONTENT_TYPE, Reply
+from topicsd.web.reply import Reply
 from topicsd.web.request import Request
+from topicsd.web.routes import ROUTES
 
 KEEP_ALIVE_TIMEOUT_S = 120
 REQUEST_TIMEOUT_S = 60
@@ -62,7 +64,13 @@ def create_app(settings: Settings, files: Files, clock: Clock) -> Sanic:
     app.ctx.files = files
     app.ctx.clock = clock
     app.ctx.started_us = clock.monotonic_us()
-    app.ctx.gate = Gate(settings.max_inflight_per_key)
+    app.ctx.tally = Tally(
+        files,
+        columns=settings.workers,
+        keys=len(settings.api_keys),
+        series=len(ROUTES) + 1,
+    )
+    app.ctx.gate = Gate(app.ctx.tally, settings.api_keys, settings.max_inflight_per_key)
     app.ctx.lane = True
     for number, path in enumerate(("/", "/<path:path>")):
         app.add_route(
@@ -83,6 +91,7 @@ def get_context(app: Sanic) -> Context:
     if not hasattr(ctx, "context"):
         ctx.context = Context(ctx.settings, ctx.clock, ctx.gate, ctx.port, ctx.reader)
         ctx.context.started_us = ctx.started_us
+        ctx.context.throttle.start(asyncio.get_running_loop())
     context: Context = ctx.context
     return context
 
@@ -169,7 +178,7 @@ def _abandon_body(stream: Http) -> None:
 
 
 def _response(reply: Reply) -> HTTPResponse:
-    return HTTPResponse(reply.body, reply.status, dict(reply.headers), CONTENT_TYPE)
+    return HTTPResponse(reply.body, reply.status, dict(reply.headers), reply.content_type)
 
 
 async def _refuse(sanic_request: SanicRequest, error: Exception) -> HTTPResponse:
@@ -184,4 +193,5 @@ async def _refuse(sanic_request: SanicRequest, error: Exception) -> HTTPResponse
     else:
         _log.error("connection failed", exc_info=error)
         refused = errors.internal()
+    context.gate.column.observe_request(0, refused.status, 0)
     return _response(refusal(refused, context.clock.monotonic_us() - started_us))

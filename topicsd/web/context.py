@@ -15,6 +15,7 @@ from topicsd.model.clock import Clock
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
 from topicsd.web.gate import Gate
+from topicsd.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from topicsd.bridge.port import Port
@@ -36,6 +37,7 @@ class Context:
         self.port = port
         self.reader = reader
         self.started_us = clock.monotonic_us()
+        self.throttle = Throttle(settings.throttle_lag_ms, settings.throttle_wait_ms)
         self._was_connected = False
 
     def elapsed_us(self, request: Request) -> int:

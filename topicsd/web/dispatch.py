@@ -16,7 +16,8 @@ from topicsd.web.context import Context
 from topicsd.web.errors import refusal
 from topicsd.web.reply import Reply, compress
 from topicsd.web.request import Request
-from topicsd.web.routes import OPEN, Path, Route, find_path
+from topicsd.web.route import OPEN, Route
+from topicsd.web.routes import SERIES, Path, find_path
 
 _log = logging.getLogger("topicsd.web")
 
@@ -32,7 +33,25 @@ async def answer(request: Request, context: Context, receive: Receive | None = N
     except Exception:
         _log.exception("request failed method=%s path=%s", request.method, request.path[:300])
         reply = refusal(errors.internal(), context.elapsed_us(request))
+    _account(request, context, reply.status)
     return compress(reply, request.headers.get("accept-encoding"))
+
+
+def _account(request: Request, context: Context, status: int) -> None:
+    """Count a request that is answered; at debug level, also log it, without its query."""
+    elapsed_us = context.elapsed_us(request)
+    route = request.route
+    series = 0 if route is None else SERIES[route.method, route.path]
+    context.gate.column.observe_request(series, status, elapsed_us)
+    if _log.isEnabledFor(logging.DEBUG):
+        fields = {
+            "method": request.method[:20],
+            "route": "none" if route is None else route.path,
+            "status": status,
+            "ms": elapsed_us / 1000,
+            "key": "none" if request.key is None else request.key.id,
+        }
+        _log.debug("request", extra=fields)
 
 
 async def _serve(request: Request, context: Context, receive: Receive | None) -> Reply:
@@ -55,23 +74,33 @@ def admit(request: Request, context: Context) -> Route | None:
     """Decide from the head alone who may do what; None answers OPTIONS."""
     settings = context.settings
     path = find_path(request.path)
-    if settings.api_keys and (settings.probe_auth or path is None or not path.is_open):
+    if path is not None:
+        # Also for the count of those that are refused.
+        request.route = path.find_route(request.method)
+    if settings.api_keys and _needs_key(path, settings.probe_auth):
         request.key = auth.authenticate(request, settings.api_keys)
     if path is None:
         raise errors.not_found(request.path[:300])
-    route = path.find_route(request.method)
+    route = request.route
     if request.key is not None:
         _authorize(request, path, route)
     if route is None:
         if request.method == "OPTIONS":
             return None
         raise errors.method_not_allowed(request.method[:20], path.allowed)
-    if context.gate.draining and route.scope != OPEN:
+    if context.gate.draining and route.scope != OPEN and not route.always:
         raise errors.shutting_down()
     body.check_head(request, settings.max_body_bytes)
     if path.name is not None:
         request.name = names.check_topic_name(path.name)
     return route
+
+
+def _needs_key(path: Path | None, probe_auth: bool) -> bool:
+    """Whether a server that has keys wants one here; an unknown path is nobody's business."""
+    if path is None:
+        return True
+    return not path.is_public and (probe_auth or not path.is_open)
 
 
 def _authorize(request: Request, path: Path, route: Route | None) -> None:

@@ -16,7 +16,7 @@ def refusal(error: TopicsError, elapsed_us: int) -> Reply:
     envelope: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.detail is not None:
         envelope["detail"] = error.detail
-    reply = json_reply(error.status, {"error": envelope}, elapsed_us)
+    reply = json_reply(error.status, {"error": envelope}, elapsed_us, error.throttle_wait_ms)
     return reply._replace(headers=tuple(_headers(error)))
 
 

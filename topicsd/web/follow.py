@@ -14,6 +14,9 @@ import msgspec
 from topicsd.model import errors
 from topicsd.web.context import Context
 
+# No seq and time end later than this in a record.
+TS_END_MAX = 64
+
 if TYPE_CHECKING:
     from topicsd.reader import DiffPage, DiffQuery, TopicView
 
@@ -34,9 +37,13 @@ async def follow(
     Returns the page and the records examined on the way to it.
     """
     page = scan(context, topic, query)
-    if _speaks(page) or not wait_ms:
-        return page, page.scanned
-    return await _wait(context, topic, query, wait_ms)
+    scanned = page.scanned
+    if wait_ms and not _speaks(page):
+        page, scanned = await _wait(context, topic, query, wait_ms)
+        if page.count:
+            _observe_lag(context, page)
+    context.gate.column.count_read(page.count)
+    return page, scanned
 
 
 async def _wait(
@@ -55,8 +62,17 @@ async def _wait(
                 return page, scanned
             # Filtered records advance the cursor: they are not examined twice.
             query = msgspec.structs.replace(query, from_seq=page.next_from_seq)
-            if page.next_from_seq >= page.head_seq:
-                await waiter.wait(left_us / 1_000_000)
+            caught_up = page.next_from_seq >= page.head_seq
+            # A long stretch of filtered records is examined piece by piece, others in between.
+            await waiter.wait(left_us / 1_000_000 if caught_up else 0)
+
+
+def _observe_lag(context: Context, page: DiffPage) -> None:
+    """Count how long the first record of a page took to reach the reader it woke."""
+    # A stored record begins with its seq and its time.
+    start = bytes(page.records[:TS_END_MAX])
+    written_ms = int(start.partition(b'"$ts":')[2].partition(b",")[0])
+    context.gate.column.observe_lag(max(context.clock.now_ms() - written_ms, 0))
 
 
 def _speaks(page: DiffPage) -> bool:

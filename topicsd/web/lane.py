@@ -141,6 +141,10 @@ class LaneProtocol(HttpProtocol):
         self._drive: Drive | None = None
         self._paused = False
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._context.gate.column.count_connection(1)
+
     def data_received(self, data: bytes) -> None:
         if self._drive is not None or self._pending:
             self._queue(data)
@@ -264,6 +268,7 @@ class LaneProtocol(HttpProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._pending = b""
         self._head = None
+        self._context.gate.column.count_connection(-1)
         super().connection_lost(error)
         if self._drive is not None:
             self._drive.cancel()

@@ -20,23 +20,28 @@ _LEVEL = 1
 _STATUS_LINES = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in STATUS_CODES.items()
 }
-_RESPONSE = b"%b%bcontent-length: %d\r\nconnection: %b\r\ncontent-type: application/json\r\n\r\n%b"
 _CONNECTION = {True: b"keep-alive", False: b"close"}
 
 encode = msgspec.json.encode
 
 
 class Reply(NamedTuple):
-    """Status, JSON body, and header lines beyond the ones every answer has."""
+    """Status, body (JSON unless it says otherwise), and header lines beyond the usual ones."""
 
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = CONTENT_TYPE
 
 
-def json_reply(status: int, content: dict[str, Any], elapsed_us: int) -> Reply:
+def json_reply(
+    status: int, content: dict[str, Any], elapsed_us: int, throttle_wait_ms: float | None = None
+) -> Reply:
     """Answer `content` with its performance block (API 0.9)."""
-    content["performance"] = {"server_total_ms": elapsed_us / 1000}
+    performance = {"server_total_ms": elapsed_us / 1000}
+    if throttle_wait_ms is not None:
+        performance["throttle_wait_ms"] = throttle_wait_ms
+    content["performance"] = performance
     return Reply(status, encode(content))
 
 
@@ -49,7 +54,7 @@ def compress(reply: Reply, accept_encoding: str | None) -> Reply:
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
     body = packer.compress(reply.body) + packer.flush()
     added = (("content-encoding", "gzip"), ("vary", "accept-encoding"))
-    return Reply(reply.status, body, reply.headers + added)
+    return reply._replace(body=body, headers=reply.headers + added)
 
 
 def _accepts_gzip(accept_encoding: str) -> bool:
@@ -63,13 +68,11 @@ def _accepts_gzip(accept_encoding: str) -> bool:
 def build_response(reply: Reply, *, keep_alive: bool) -> bytes:
     """The whole HTTP/1.1 response in one piece."""
     lines = b"".join(b"%b: %b\r\n" % (n.encode(), v.encode()) for n, v in reply.headers)
-    return (
-        b"%b%bcontent-length: %d\r\nconnection: %b\r\ncontent-type: application/json\r\n\r\n%b"
-        % (
-            _STATUS_LINES[reply.status],
-            lines,
-            len(reply.body),
-            _CONNECTION[keep_alive],
-            reply.body,
-        )
+    return b"%b%bcontent-length: %d\r\nconnection: %b\r\ncontent-type: %b\r\n\r\n%b" % (
+        _STATUS_LINES[reply.status],
+        lines,
+        len(reply.body),
+        _CONNECTION[keep_alive],
+        reply.content_type.encode(),
+        reply.body,
     )

@@ -8,15 +8,20 @@ and `query_string` are still percent-encoded text; header names are looked up in
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl
 
 from topicsd.model import errors
 from topicsd.model.keys import Key
+from topicsd.model.topic import U64_MAX
+
+if TYPE_CHECKING:
+    from topicsd.web.route import Route
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 # More digits than any bound: the value only ever gets clamped.
 _DIGITS_MAX = 18
+_U64_DIGITS = 20
 
 
 class Headers(Protocol):
@@ -26,7 +31,7 @@ class Headers(Protocol):
 
 
 class Request:
-    """One request; `name` and `key` are filled in when it is admitted."""
+    """One request; `name`, `key` and `route` are filled in when it is admitted."""
 
     def __init__(
         self, method: str, path: str, query_string: str, headers: Headers, started_us: int
@@ -37,8 +42,11 @@ class Request:
         self.headers = headers
         self.started_us = started_us
         self.body = b""
+        # Time parked behind the elastic throttle.
+        self.throttle_wait_us = 0
         self.name = ""
         self.key: Key | None = None
+        self.route: Route | None = None
 
     def header(self, name: str) -> str | None:
         """The value of the header with this lower-case name, without outer blanks."""
@@ -46,12 +54,17 @@ class Request:
         return None if value is None else value.strip()
 
     @cached_property
-    def query(self) -> dict[str, str]:
-        """Query parameters, percent-decoded as strict UTF-8; the last of a name wins."""
+    def query_pairs(self) -> list[tuple[str, str]]:
+        """Query parameters in order, percent-decoded as strict UTF-8."""
         try:
-            return dict(parse_qsl(self.query_string, keep_blank_values=True, errors="strict"))
+            return parse_qsl(self.query_string, keep_blank_values=True, errors="strict")
         except ValueError:
             raise errors.invalid_request("the query string is not valid UTF-8") from None
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """Query parameters by name; the last of a name wins."""
+        return dict(self.query_pairs)
 
     def query_bool(self, name: str, default: bool) -> bool:
         if not self.query_string:
@@ -62,6 +75,13 @@ class Request:
         if text not in _BOOLEANS:
             raise errors.invalid_request(f"{name} must be true or false", field=name)
         return _BOOLEANS[text]
+
+    def query_number(self, name: str) -> int:
+        """An unsigned number of any size; absent means 0."""
+        text = self.query.get(name, "0")
+        if not (text.isascii() and text.isdigit()):
+            raise errors.invalid_request(f"{name} must be an unsigned integer", field=name)
+        return int(text) if len(text) <= _U64_DIGITS else U64_MAX + 1
 
     def query_size(self, name: str, default: int, maximum: int) -> int:
         """A page size: clamped to `maximum`; 0 or absent means `default`."""

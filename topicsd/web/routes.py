@@ -2,49 +2,141 @@
 
 A path that is here with another method is 405; a path that is not here is 404. `:topic`
 stands for one path segment, percent-decoded; `scope` is what a key needs (API 0.2), `OPEN`
-for probes. HEAD is served by the GET row, OPTIONS from the methods of the path.
+for probes, `PUBLIC` for what never needs a key. HEAD is served by the GET row, OPTIONS from
+the methods of the path. `operation` is what `/docs` says beyond the row itself; a row without
+one is listed there all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from topicsd.web import probes
-from topicsd.web.context import Context
-from topicsd.web.reply import Reply
-from topicsd.web.request import Request
-from topicsd.web.v0 import diff, records, topics
+from topicsd.web import metrics, probes
+from topicsd.web.docs import handlers as docs
+from topicsd.web.docs import operations as described
+from topicsd.web.route import OPEN, PUBLIC, Route
+from topicsd.web.v0 import delete, diff, records, topics, write
 
-Handler = Callable[[Request, Context], Awaitable[Reply]]
-
-OPEN = "open"
 _PATHS_REMEMBERED = 1024
 
-
-class Route(NamedTuple):
-    """One row: what a method on a path does and what it takes to be allowed."""
-
-    method: str
-    path: str
-    scope: str
-    handler: Handler
-    summary: str
-
-
 ROUTES: tuple[Route, ...] = (
-    Route("PUT", "/v0/topics/:topic", "admin", topics.put_topic, "create or configure a topic"),
-    Route("GET", "/v0/topics/:topic", "read", topics.get_topic, "state of a topic"),
-    Route("DELETE", "/v0/topics/:topic", "delete", topics.delete_topic, "remove a topic"),
-    Route("GET", "/v0/topics", "read", topics.list_topics, "list topics, page by page"),
-    Route("POST", "/v0/topics/:topic", "write", records.post_records, "append records"),
-    Route("POST", "/v0/topics/:topic/diff", "read", diff.post_diff, "read records after a cursor"),
-    Route("GET", "/v0/health", OPEN, probes.get_health, "liveness"),
-    Route("GET", "/healthz", OPEN, probes.get_health, "liveness, for load balancers"),
-    Route("GET", "/v0/ready", OPEN, probes.get_ready, "readiness"),
-    Route("GET", "/readyz", OPEN, probes.get_ready, "readiness, for load balancers"),
+    Route(
+        "PUT",
+        "/v0/topics/:topic",
+        "admin",
+        topics.put_topic,
+        "create or configure a topic",
+        described.PUT_TOPIC,
+    ),
+    Route(
+        "GET",
+        "/v0/topics/:topic",
+        "read",
+        topics.get_topic,
+        "state of a topic",
+        described.GET_TOPIC,
+    ),
+    Route(
+        "DELETE",
+        "/v0/topics/:topic",
+        "delete",
+        topics.delete_topic,
+        "remove a topic",
+        described.DELETE_TOPIC,
+    ),
+    Route(
+        "GET",
+        "/v0/topics",
+        "read",
+        topics.list_topics,
+        "list topics, page by page",
+        described.LIST_TOPICS,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic",
+        "write",
+        records.post_records,
+        "append records",
+        described.POST_RECORDS,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/diff",
+        "read",
+        diff.post_diff,
+        "read records after a cursor",
+        described.POST_DIFF,
+    ),
+    Route(
+        "GET",
+        "/v0/topics/:topic/diff",
+        "read",
+        diff.get_diff,
+        "read records after a cursor, with query parameters",
+        described.GET_DIFF,
+    ),
+    Route(
+        "POST",
+        "/v0/write",
+        "write",
+        write.post_write,
+        "append to several topics, atomically",
+        described.POST_WRITE,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/delete",
+        "delete",
+        delete.post_delete,
+        "delete records by seq or tag",
+        described.POST_DELETE,
+    ),
+    Route("GET", "/v0/health", OPEN, probes.get_health, "liveness", described.HEALTH),
+    Route(
+        "GET",
+        "/healthz",
+        OPEN,
+        probes.get_health,
+        "liveness, for load balancers",
+        described.HEALTH,
+    ),
+    Route("GET", "/v0/ready", OPEN, probes.get_ready, "readiness", described.READY),
+    Route(
+        "GET",
+        "/readyz",
+        OPEN,
+        probes.get_ready,
+        "readiness, for load balancers",
+        described.READY,
+    ),
+    Route(
+        "GET",
+        "/v0/metrics",
+        "read",
+        metrics.get_metrics(lambda: ROUTES),
+        "what the server is and does, as Prometheus text or JSON",
+        described.GET_METRICS,
+        always=True,
+    ),
+    Route(
+        "GET",
+        "/docs",
+        PUBLIC,
+        docs.get_page(lambda: ROUTES),
+        "this API, for people",
+        described.PAGE,
+    ),
+    Route(
+        "GET",
+        "/docs/openapi.json",
+        PUBLIC,
+        docs.get_document(lambda: ROUTES),
+        "this API, as an OpenAPI 3.1 document",
+        described.DOCUMENT,
+    ),
 )
 
 
@@ -62,6 +154,10 @@ class Path(NamedTuple):
         return all(route.scope == OPEN for route in self.methods.values())
 
     @property
+    def is_public(self) -> bool:
+        return all(route.scope == PUBLIC for route in self.methods.values())
+
+    @property
     def allowed(self) -> list[str]:
         """The methods of this path, for `Allow`."""
         head = ["HEAD"] if "GET" in self.methods else []
@@ -76,6 +172,8 @@ def _build_patterns() -> dict[tuple[str, ...], dict[str, Route]]:
 
 
 _PATTERNS = _build_patterns()
+# The number under which a row's requests are counted; 0 is for what matches no row.
+SERIES = {(route.method, route.path): number for number, route in enumerate(ROUTES, start=1)}
 
 
 @lru_cache(_PATHS_REMEMBERED)

@@ -16,11 +16,16 @@ from topicsd.model.settings import Settings
 from topicsd.model.topic import DEFAULT, TopicConfig
 from topicsd.reader import DiffPage, DiffQuery, TopicState, TopicSummary, TopicView
 from topicsd.rules.floors import Tombstone
+from topicsd.storage.board import CLASSES, Totals
+from topicsd.storage.figures import Figures
+from topicsd.storage.fs import Files
+from topicsd.storage.tally import Tally
 from topicsd.web.context import Context
 from topicsd.web.dispatch import answer
 from topicsd.web.gate import Gate
 from topicsd.web.reply import Reply
 from topicsd.web.request import Request
+from topicsd.web.routes import ROUTES
 
 
 class Topic:
@@ -41,6 +46,7 @@ class Store:
         self.ids = 0
         self.state = "ready"
         self.replay_progress = 1.0
+        self.figures = Figures()
 
     def create(self, name: str, config: TopicConfig = DEFAULT) -> Topic:
         self.ids += 1
@@ -144,6 +150,7 @@ class FakeReader:
         self.touched: list[str] = []
         # Names the reader has not heard of yet: the first look misses.
         self.late: set[str] = set()
+        self.files = Files()
 
     @property
     def board(self) -> Any:
@@ -151,6 +158,9 @@ class FakeReader:
         board.state = self.store.state
         board.replay_progress = self.store.replay_progress
         board.topics = len(self.store.topics)
+        board.figures = self.store.figures
+        board.totals = lambda: Totals(0, 0, dict.fromkeys(CLASSES, 0), 0)
+        board.engine_pid = 0
         return board
 
     def find_topic(self, name: str) -> TopicView | None:
@@ -189,6 +199,16 @@ class FakeReader:
             scanned=len(seqs),
         )
 
+    def list_states(
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[tuple[TopicView, TopicState]]:
+        names = [summary.topic for summary in self.list_topics(prefix, after, limit, allow)]
+        views = [self.store.topics[name].view for name in names]
+        return [(view, state) for view in views if (state := self.state(view))]
+
+    def count_segments(self) -> int:
+        return 0
+
     def list_topics(
         self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
     ) -> list[TopicSummary]:
@@ -209,7 +229,8 @@ class World:
         self.store = Store()
         self.port = FakePort(self.store)
         self.reader = FakeReader(self.store)
-        self.gate = Gate(self.settings.max_inflight_per_key)
+        tally = Tally(Files(), columns=1, keys=len(ring), series=len(ROUTES) + 1)
+        self.gate = Gate(tally, ring, self.settings.max_inflight_per_key)
         self.clock = SystemClock()
         self.context = Context(self.settings, self.clock, self.gate, self.port, self.reader)  # type: ignore[arg-type]
 

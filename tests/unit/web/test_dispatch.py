@@ -112,7 +112,7 @@ def test_the_longest_name_is_fine(world: World) -> None:
 
 def test_a_wrong_method_is_405_with_allow(world: World) -> None:
     """The envelope names the methods too."""
-    reply = world.ask("PATCH", "/v0/topics/a/diff")
+    reply = world.ask("PATCH", "/v0/topics/a/delete")
     assert (reply.status, reply.headers) == (405, (("allow", "OPTIONS, POST"),))
     assert json.loads(reply.body)["error"]["detail"]["allow"] == ["OPTIONS", "POST"]
 
@@ -120,7 +120,7 @@ def test_a_wrong_method_is_405_with_allow(world: World) -> None:
 def test_options_answers_the_methods(world: World) -> None:
     """204 with Allow and no body."""
     reply = world.ask("OPTIONS", "/v0/topics")
-    assert reply == (204, b"", (("allow", "GET, HEAD, OPTIONS"),))
+    assert reply[:3] == (204, b"", (("allow", "GET, HEAD, OPTIONS"),))
 
 
 def test_probes_are_open_unless_probe_auth() -> None:

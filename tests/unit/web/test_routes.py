@@ -50,6 +50,6 @@ def test_other_paths_are_unknown(path: str) -> None:
 def test_allow_lists_head_and_options() -> None:
     """HEAD comes with GET, OPTIONS with every path."""
     topics = find_path("/v0/topics")
-    diff = find_path("/v0/topics/a/diff")
-    assert topics is not None and diff is not None
-    assert (topics.allowed, diff.allowed) == (["GET", "HEAD", "OPTIONS"], ["OPTIONS", "POST"])
+    delete = find_path("/v0/topics/a/delete")
+    assert topics is not None and delete is not None
+    assert (topics.allowed, delete.allowed) == (["GET", "HEAD", "OPTIONS"], ["OPTIONS", "POST"])

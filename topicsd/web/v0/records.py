@@ -7,12 +7,12 @@ the hottest of the worker: a check in it has a cheap test first and the precise 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from topicsd.model import errors
-from topicsd.model.commands import Append, Appended
+from topicsd.model.commands import Append, Appended, Written
 from topicsd.model.errors import TopicsError
 from topicsd.model.record import REST_BYTES, pack_plain, pack_record, single_line
 from topicsd.model.settings import Settings
@@ -22,6 +22,7 @@ from topicsd.web.context import Context
 from topicsd.web.reply import Reply, encode
 from topicsd.web.request import Request
 from topicsd.web.surrogates import Masked, mask
+from topicsd.web.throttle import pass_throttle
 from topicsd.web.v0.topics import parse_config
 
 META_KEYS_MAX = 64
@@ -30,17 +31,17 @@ IDEMPOTENCY_KEY_MAX = 256
 PLAIN_RECORDS_MIN = 12
 
 _BOOLEANS = (b"false", b"true")
-_ABSENT = msgspec.Raw()
+ABSENT = msgspec.Raw()
 _BRACE = ord("{")
 
 
 class RecordBody(msgspec.Struct):
     """One record of the request; an absent payload is the one empty `Raw`."""
 
-    data: msgspec.Raw = _ABSENT
+    data: msgspec.Raw = ABSENT
     tag: str | msgspec.UnsetType = msgspec.UNSET
     node: str | msgspec.UnsetType = msgspec.UNSET
-    meta: msgspec.Raw = _ABSENT
+    meta: msgspec.Raw = ABSENT
 
 
 class AppendBody(msgspec.Struct):
@@ -50,11 +51,12 @@ class AppendBody(msgspec.Struct):
     node: str | msgspec.UnsetType = msgspec.UNSET
     idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
     create: bool | msgspec.UnsetType = msgspec.UNSET
-    config: msgspec.Raw = _ABSENT
+    config: msgspec.Raw = ABSENT
     disable_backpressure: bool = False
 
 
 _DECODER = msgspec.json.Decoder(AppendBody)
+Asked = TypeVar("Asked")
 
 
 class Envelope(NamedTuple):
@@ -90,46 +92,71 @@ async def post_records(request: Request, context: Context) -> Reply:
     with_seqs = request.query_bool("return_seqs", True)
     envelope = decode_envelope(request.body)
     asked = envelope.asked
-    config = _inline_config(asked, request)
+    config = inline_config(asked, request, request.name)
     key = _idempotency_key(envelope, request)
-    packed = pack(envelope, context.settings)
+    if context.throttle.pressed:
+        await pass_throttle(request, context, [request.name], patient=asked.disable_backpressure)
+    command = build_append(request.name, envelope, context.settings, config, key)
     context.check_writable()
-    command = Append(
-        topic=request.name,
+    reply = await context.port.submit(command)
+    assert isinstance(reply, Appended)
+    status = 201 if reply.created else 200
+    part = render_part(request.name, reply, command.count, with_seqs)
+    return Reply(status, b"{%b,%b}" % (part, render_times(reply, request, context)))
+
+
+def build_append(
+    topic: str,
+    envelope: Envelope,
+    settings: Settings,
+    config: TopicConfig | None,
+    idempotency_key: str | None,
+) -> Append:
+    """What the engine is asked to do for one topic."""
+    asked = envelope.asked
+    packed = pack(envelope, settings)
+    return Append(
+        topic=topic,
         count=packed.records,
         forms=packed.forms,
         rows=packed.rows,
         payload_bytes=packed.payload_bytes,
         create=None if asked.create is msgspec.UNSET else asked.create,
         config=config,
-        idempotency_key=key,
+        idempotency_key=idempotency_key,
         disable_backpressure=asked.disable_backpressure,
     )
-    reply = await context.port.submit(command)
-    assert isinstance(reply, Appended)
-    status = 201 if reply.created else 200
-    elapsed_us = context.elapsed_us(request)
-    return Reply(status, _render(request.name, reply, packed.records, elapsed_us, with_seqs))
 
 
-def _inline_config(asked: AppendBody, request: Request) -> TopicConfig | None:
-    if asked.config is _ABSENT:
+def inline_config(asked: AppendBody, request: Request, topic: str) -> TopicConfig | None:
+    if asked.config is ABSENT:
         return None
     # Configuring is the admin's business, whichever request carries it (spec 2.8).
     auth.require_scope(request.key, "admin")
-    return parse_config(asked.config, request, "config.")[0]
+    return parse_config(asked.config, request, "config.", topic)[0]
 
 
 def decode_envelope(content: bytes) -> Envelope:
     """Decode and check the shape; payloads stay as they came."""
+    asked, masked = decode_masked(_DECODER, content)
+    return Envelope(asked, masked, *traits_of(content))
+
+
+def decode_masked(
+    decoder: msgspec.json.Decoder[Asked], content: bytes
+) -> tuple[Asked, Masked | None]:
+    """Decode a body whose payloads may contain what is no Unicode text."""
     body.check_utf8(content)
-    masked = None
     try:
-        asked = _DECODER.decode(content)
+        return decoder.decode(content), None
     except (msgspec.DecodeError, RecursionError):
         masked = mask(content)
-        asked = body.decode_json(_DECODER, content if masked is None else masked.body)
-    return Envelope(asked, masked, b"\n" in content or b"\r" in content, b"%" in content)
+        return body.decode_json(decoder, content if masked is None else masked.body), masked
+
+
+def traits_of(content: bytes) -> tuple[bool, bool]:
+    """Whether a body has line breaks, and whether it has percent signs, anywhere."""
+    return b"\n" in content or b"\r" in content, b"%" in content
 
 
 def pack(envelope: Envelope, settings: Settings) -> Packed:
@@ -151,13 +178,13 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
     rows: list[bytes] = []
     size = 0
     for index, record in enumerate(records):
-        if record.data is _ABSENT:
+        if record.data is ABSENT:
             raise errors.invalid_request(
                 f"records[{index}].data is missing", field=f"records[{index}].data"
             )
         data = envelope.payload(record.data)
         meta, tag, origin = None, None, node
-        if record.meta is not _ABSENT:
+        if record.meta is not ABSENT:
             meta = _meta(envelope, record.meta, settings.max_meta_bytes, index)
         if record.tag is not msgspec.UNSET:
             tag = record.tag
@@ -180,7 +207,7 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
 def _pack_plain(envelope: Envelope, max_bytes: int) -> Packed | None:
     """Render records that have nothing but data; None when some have more, or too much."""
     records = envelope.asked.records
-    unset, absent = msgspec.UNSET, _ABSENT
+    unset, absent = msgspec.UNSET, ABSENT
     rests = [
         b'"data":%b},' % record.data
         for record in records
@@ -249,20 +276,30 @@ def _check_meta(raw: msgspec.Raw, meta: bytes, max_bytes: int, field: str) -> No
 
 def _idempotency_key(envelope: Envelope, request: Request) -> str | None:
     """The dedupe key (API 0.8): the body's field wins over the header."""
+    header = request.headers.get("idempotency-key")
+    if envelope.asked.idempotency_key is not msgspec.UNSET or header is None:
+        return body_key(envelope)
+    key = _header_text(header.strip())
+    _check_key(key)
+    return key
+
+
+def body_key(envelope: Envelope) -> str | None:
+    """The dedupe key of the body's field."""
     key = envelope.asked.idempotency_key
     if key is msgspec.UNSET:
-        header = request.headers.get("idempotency-key")
-        if header is None:
-            return None
-        key = _header_text(header.strip())
-    else:
-        _check_unicode(envelope, key, "idempotency_key")
+        return None
+    _check_unicode(envelope, key, "idempotency_key")
+    _check_key(key)
+    return key
+
+
+def _check_key(key: str) -> None:
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_MAX:
         raise errors.invalid_request(
             f"idempotency_key must have 1 to {IDEMPOTENCY_KEY_MAX} characters",
             field="idempotency_key",
         )
-    return key
 
 
 def _header_text(value: str) -> str:
@@ -274,14 +311,14 @@ def _header_text(value: str) -> str:
     return value
 
 
-def _render(name: str, reply: Appended, count: int, elapsed_us: int, with_seqs: bool) -> bytes:
+def render_part(name: str, reply: Appended, count: int, with_seqs: bool) -> bytes:
+    """The members that say what became of one topic's records."""
     seqs = b""
     if with_seqs:
         seqs = b'"seqs":%b,' % encode(list(range(reply.first_seq, reply.last_seq + 1)))
     return (
-        b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,'
-        b'"created":%b,"deduped":%b,"performance":'
-        b'{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+        b'"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,'
+        b'"created":%b,"deduped":%b'
     ) % (
         name.encode(),
         reply.first_seq,
@@ -291,7 +328,17 @@ def _render(name: str, reply: Appended, count: int, elapsed_us: int, with_seqs: 
         count,
         _BOOLEANS[reply.created],
         _BOOLEANS[reply.deduped],
-        elapsed_us / 1000,
+    )
+
+
+def render_times(reply: Appended | Written, request: Request, context: Context) -> bytes:
+    """The performance block of a write (API 0.9)."""
+    return (
+        b'"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f,'
+        b'"throttle_wait_ms":%.3f}'
+    ) % (
+        context.elapsed_us(request) / 1000,
         reply.wal_append_us / 1000,
         reply.fsync_us / 1000,
+        request.throttle_wait_us / 1000,
     )

@@ -43,11 +43,12 @@ async def put_topic(request: Request, context: Context) -> Reply:
 
 
 def parse_config(
-    content: bytes | msgspec.Raw, request: Request, where: str = ""
+    content: bytes | msgspec.Raw, request: Request, where: str = "", topic: str | None = None
 ) -> tuple[TopicConfig, bool]:
     """Read a configuration object; also tell whether it names the type.
 
     Members we do not know are never decoded. `where` goes before the field in a refusal.
+    The topic is the one in the path unless another is given.
     """
     fields = body.decode_fields(content)
     known = {
@@ -55,7 +56,7 @@ def parse_config(
         for name in TopicConfig.__struct_fields__
         if name in fields
     }
-    config = parse(known, request.name)
+    config = parse(known, request.name if topic is None else topic)
     auth.require_name(request.key, config.dead_letter)
     return config, "type" in known
 

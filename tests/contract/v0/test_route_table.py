@@ -1,0 +1,116 @@
+"""Keys, scopes, prefixes and methods on every row of the route table, so none is forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.answers import refused
+from tests.harness.api import Api
+from topicsd.web.route import OPEN, PUBLIC, Route
+from topicsd.web.routes import ROUTES
+
+AsKey = Callable[[str], Api]
+
+GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC)]
+NAMED = [route for route in GUARDED if ":" in route.path]
+# Guarded rows without a name in the path, and how a key's prefixes bind them.
+UNNAMED = {
+    "GET /v0/topics": "the listing is filtered (test_auth.py)",
+    "GET /v0/metrics": "numbers of the instance; only the scope counts",
+    "POST /v0/write": "every name in the body is checked (test_write_many.py)",
+}
+PATHS = list(dict.fromkeys(route.path for route in ROUTES))
+METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
+# A key of the guarded server that lacks the scope.
+WITHOUT = {"read": "write", "write": "read", "delete": "rw", "admin": "rw"}
+
+
+def name_of(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def path_of(path: str, topic: str) -> str:
+    return path.replace(":topic", topic)
+
+
+def call(api: Api, route: Route, topic: str, **headers: str) -> httpx.Response:
+    """A well-formed request to a route: its documented example."""
+    path = path_of(route.path, topic)
+    if route.method not in ("POST", "PUT"):
+        return api.request(route.method, path, headers=headers)
+    example: Any = route.operation.request_example
+    headers = {"Content-Type": "application/json", **headers}
+    return api.request(route.method, path, content=json.dumps(example or {}), headers=headers)
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=name_of)
+def test_every_route_wants_a_key(as_key: AsKey, topic: str, route: Route) -> None:
+    """API 0.2: no key and a wrong key are 401."""
+    answer = call(as_key(""), route, topic)
+    refused(answer, 401, "unauthorized")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    wrong = call(as_key(""), route, topic, Authorization="Bearer no-such-key")
+    refused(wrong, 401, "unauthorized")
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=name_of)
+def test_every_route_wants_its_scope(as_key: AsKey, topic: str, route: Route) -> None:
+    """API 0.2: a key without the route's scope is 403, and is told which."""
+    error = refused(call(as_key(WITHOUT[route.scope]), route, topic), 403, "forbidden")
+    assert error["detail"]["scope"] == route.scope
+
+
+@pytest.mark.parametrize("route", NAMED, ids=name_of)
+def test_every_route_with_a_name_keeps_to_the_prefixes(
+    as_key: AsKey, topic: str, route: Route
+) -> None:
+    """API 0.2: a name outside the key's prefixes is 403 whether it exists or not."""
+    error = refused(call(as_key("tenant"), route, f"other:{topic}"), 403, "forbidden")
+    assert error["detail"]["name"] == f"other:{topic}"
+
+
+@pytest.mark.parametrize("route", NAMED, ids=name_of)
+def test_every_route_with_a_name_works_inside_the_prefixes(
+    as_key: AsKey, topic: str, route: Route
+) -> None:
+    """API 0.2: the same request with a name of the key's own is not refused by the key."""
+    answer = call(as_key("tenant"), route, f"tenant42:{topic}")
+    assert answer.status_code in (200, 201, 404), answer.content
+
+
+def test_routes_without_a_name_are_known() -> None:
+    """A new route without a name in its path says how prefixes bind it."""
+    assert {name_of(route) for route in GUARDED if route not in NAMED} <= set(UNNAMED)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_refuses_other_methods(api: Api, topic: str, path: str) -> None:
+    """API 0.6: 405 with the methods that are there, in the header and in the detail."""
+    there = {route.method for route in ROUTES if route.path == path}
+    allowed = sorted({*there, "OPTIONS", *(["HEAD"] if "GET" in there else [])})
+    for method in METHODS:
+        if method not in there:
+            answer = api.request(method, path_of(path, topic))
+            error = refused(answer, 405, "method_not_allowed")
+            assert error["detail"]["allow"] == allowed
+            assert answer.headers["allow"] == ", ".join(allowed)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_answers_options(api: Api, topic: str, path: str) -> None:
+    """The methods of a path can be asked for."""
+    answer = api.request("OPTIONS", path_of(path, topic))
+    there = {route.method for route in ROUTES if route.path == path}
+    assert answer.status_code == 204
+    assert there <= set(answer.headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.scope in (OPEN, PUBLIC)], ids=name_of)
+def test_open_routes_need_no_key(as_key: AsKey, topic: str, route: Route) -> None:
+    """API 8: probes and docs answer without a key."""
+    assert call(as_key(""), route, topic).status_code == 200

@@ -1,0 +1,1 @@
+"""What `/docs` says of the API: operations, shapes, and the page that shows them."""

@@ -1,0 +1,29 @@
+"""A row of the route table, and the scopes that stand for "no key"."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from topicsd.web.context import Context
+from topicsd.web.docs.operation import Operation
+from topicsd.web.reply import Reply
+from topicsd.web.request import Request
+
+Handler = Callable[[Request, Context], Awaitable[Reply]]
+
+OPEN = "open"
+PUBLIC = "public"
+
+
+class Route(NamedTuple):
+    """One row: what a method on a path does and what it takes to be allowed."""
+
+    method: str
+    path: str
+    scope: str
+    handler: Handler
+    summary: str
+    operation: Operation = Operation()
+    # Answered also while the server drains, as probes are.
+    always: bool = False

@@ -1,0 +1,89 @@
+"""The elastic throttle of one worker: measures its loop's lag and parks requests under pressure.
+
+Without pressure a request costs one look at `pressed`. The timer that measures is the one
+that lets requests in. While anybody is in line a newcomer lines up too: it may not overtake.
+A request waits on a plain future, so it may be driven without a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from topicsd.model import errors
+from topicsd.rules.pressure import PACE_MAX, Lag, Line, next_pace
+
+if TYPE_CHECKING:
+    from topicsd.web.context import Context
+    from topicsd.web.request import Request
+
+TICK_S = 0.05
+PARKED_MAX = 10_000
+
+# Resolves to whether the request may go on.
+_Turn = asyncio.Future[bool]
+
+
+class Throttle:
+    """One a worker process."""
+
+    def __init__(self, lag_ms: int, wait_ms: int) -> None:
+        self.pressed = False
+        self._enabled = lag_ms > 0
+        self._wait_ms = wait_ms
+        self._lag = Lag(lag_ms)
+        self._line: Line[_Turn] = Line(wait_ms)
+        self._pace = PACE_MAX
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Measure from now on, unless the throttle is switched off."""
+        if self._enabled and self._loop is None:
+            self._loop = loop
+            self._next_tick(loop)
+
+    async def wait(self, request: Request, priority: int, *, patient: bool = False) -> None:
+        """Stand in line; raises `throttled` when that takes too long."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        turn: _Turn = loop.create_future()
+        admitted = False
+        if patient or len(self._line) < PARKED_MAX:
+            self._line.park(turn, priority, since * 1000, patient=patient)
+            try:
+                admitted = await turn
+            finally:
+                self._line.leave(turn)
+        request.throttle_wait_us = int((loop.time() - since) * 1_000_000)
+        if not admitted:
+            raise errors.under_pressure(self._wait_ms, request.throttle_wait_us / 1000)
+
+    def _next_tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + TICK_S
+        loop.call_at(due, self._tick, loop, due)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now_ms = loop.time() * 1000
+        pressed = self._lag.note(now_ms - due * 1000)
+        self._pace = next_pace(self._pace, pressed)
+        if self._line:
+            for turn in self._line.expire(now_ms):
+                _settle(turn, admitted=False)
+            for turn in self._line.take(self._pace, now_ms):
+                _settle(turn, admitted=True)
+        self.pressed = pressed or len(self._line) > 0
+        self._next_tick(loop)
+
+
+def _settle(turn: _Turn, *, admitted: bool) -> None:
+    if not turn.done():
+        turn.set_result(admitted)
+
+
+async def pass_throttle(
+    request: Request, context: Context, topics: list[str], *, patient: bool = False
+) -> None:
+    """Wait until a request on these topics may go on; the most important one counts."""
+    reader = context.reader
+    priority = max((reader.effective_priority(topic) for topic in topics), default=0)
+    await context.throttle.wait(request, priority, patient=patient)
