@@ -41,12 +41,14 @@ $(STAMP): pyproject.toml setup.cfg
 run: setup
 	@exec $(BIN)/topicsd serve
 
-# The README's examples are run as they stand, with the tools they name.
+# The README's examples are run as they stand, with the tools they name; metrics are checked
+# with promtool, which Debian ships in its prometheus package.
 tools:
-	@missing=$$(for tool in curl sqlite3; do command -v $$tool >/dev/null || echo $$tool; done); \
+	@missing=$$(for tool in curl sqlite3; do command -v $$tool >/dev/null || echo $$tool; done; \
+	    command -v promtool >/dev/null || echo prometheus); \
 	[ -z "$$missing" ] && exit 0; \
 	[ "$$(id -u)" = 0 ] || { echo "install first: apt-get install $$missing" >&2; exit 1; }; \
-	apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null
+	apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
 
 test: setup tools
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -120,7 +120,7 @@ def _retry(victim: Victim, ledger: Ledger) -> None:
 def _load_until_dead(victim: Victim, current: Round, rng: random.Random) -> None:
     """Let the victim work and kill it, or let it fall into a trap."""
     answers = int(ANSWERS_MAX ** rng.random())
-    trap = [rng.choice(TRAPS), rng.randint(1, 60)] if rng.random() < 0.4 else None
+    trap = [rng.choice(TRAPS), rng.randint(1, 25)] if rng.random() < 0.4 else None
     victim.order("load", current.seed, trap)
     for line in victim.lines():
         current.note(line)

@@ -29,7 +29,7 @@ from topicsd.reader import DiffPage, DiffQuery, TopicView
 
 _CHECKS_OFF = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 _default = settings(
-    max_examples=150,
+    max_examples=200,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from loadtest.bench.areas import appends, commits, length, reads, recovery, topics
+from loadtest.bench.areas import appends, commits, deletes, length, reads, recovery, topics
 from loadtest.bench.plan import Bench
 from loadtest.bench.report import Row
 
@@ -15,4 +15,5 @@ AREAS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "recovery": recovery.run,
     "length": length.run,
     "topics": topics.run,
+    "deletes": deletes.run,
 }
