@@ -35,7 +35,7 @@ ABSENT = msgspec.Raw()
 _BRACE = ord("{")
 
 
-class RecordBody(msgspec.Struct):
+class RecordBody(msgspec.Struct, gc=False):
     """One record of the request; an absent payload is the one empty `Raw`."""
 
     data: msgspec.Raw = ABSENT
