@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topicsd.engine.log import row_of_state
+from topicsd.engine.tiering import COLD_DIR
 from topicsd.model.record import DELETED
 from topicsd.storage import frame, paths, place, segment
 from topicsd.storage.board import Board, BoardMissing, BoardRow
@@ -36,21 +37,25 @@ class Problem(NamedTuple):
 Report = Callable[[str], None]
 
 
-def check_data_dir(path: Path, report: Report) -> list[Problem]:
-    """Check everything below `path`; the caller holds the directory's lock."""
-    return _Checker(Files(), path, report).run()
+def check_data_dir(path: Path, report: Report, cold_dir: Path | None = None) -> list[Problem]:
+    """Check everything below `path`; the caller holds the directory's lock.
+
+    Cold segments are looked for in `cold_dir`, or where the last server had them.
+    """
+    return _Checker(Files(), path, report, cold_dir).run()
 
 
 class _Checker:
     """One pass, collecting problems."""
 
-    def __init__(self, files: Files, data_dir: Path, report: Report) -> None:
+    def __init__(self, files: Files, data_dir: Path, report: Report, cold_dir: Path | None) -> None:
         self._files = files
         self._data_dir = data_dir
         self._report = report
         self._root = paths.segments(data_dir)
         self._catalog = CatalogReader(paths.catalog(data_dir))
-        self._shelf = Shelf(files, self._root, self._root, maps_max=8)
+        self._cold_dir = cold_dir
+        self._shelf = Shelf(files, (self._root,), maps_max=8)
         self._ephemeral: set[int] = set()
         self._problems: list[Problem] = []
         self._records = 0
@@ -87,6 +92,20 @@ class _Checker:
         for kept in self._catalog.list_quarantine():
             self._report(f"quarantine: {kept.file} at {kept.position}: {kept.reason}")
         self._report(f"catalog: {self._catalog.count_logs()} logs")
+        self._find_cold()
+
+    def _find_cold(self) -> None:
+        """Look at cold segments, too, when there is a cold directory."""
+        known = self._cold_dir or Path(self._catalog.meta(COLD_DIR) or "")
+        instance = self._catalog.meta("instance")
+        cold = self._catalog.count_segments("cold")
+        if known == Path() or instance is None:
+            return
+        root = paths.cold(known, int(instance))
+        if cold and not self._files.exists(root):
+            self._note(root, 0, f"{cold} cold segments should be here: name their --cold-dir")
+        self._shelf = Shelf(self._files, (self._root, self._root, root), maps_max=8)
+        self._report(f"cold: {cold} segments in {root}")
 
     def _check_logs(self) -> dict[int, int]:
         """Every log's segments; returns the next seq of each log by id."""

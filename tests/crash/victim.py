@@ -54,6 +54,7 @@ CHANGING = (
     "sync",
     "sync_directory",
     "make_directory",
+    "rename",
     "remove",
     "remove_directory",
 )
@@ -79,6 +80,8 @@ def settings_for(directory: Path) -> Settings:
     return Settings(
         data_dir=directory / "data",
         ephemeral_dir=directory / "ephemeral",
+        cold_dir=directory / "cold",
+        hot_retain_segments=1,
         segment_max_events=40,
         segment_max_bytes=8192,
         wal_file_bytes=65536,

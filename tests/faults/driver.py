@@ -125,6 +125,14 @@ class Driver:
             job.join()
             self.engine.tick()
 
+    def move(self) -> None:
+        """Let every segment that should be cold get there."""
+        tiering = self.engine.tiering
+        self.engine.tick()
+        while tiering._move is not None:
+            tiering._move.join()
+            self.engine.tick()
+
     def stop(self) -> None:
         """Stop cleanly."""
         self.engine.close()
@@ -144,6 +152,9 @@ class Driver:
         checkpoints = getattr(engine, "checkpoints", None)
         if checkpoints is not None and checkpoints._job is not None:
             checkpoints._job.join()
+        tiering = getattr(engine, "tiering", None)
+        if tiering is not None:
+            tiering.close()
         wal = getattr(engine, "wal", None)
         for part in [*(wal.shards if wal is not None else []), getattr(engine, "clerk", None)]:
             if part is not None:

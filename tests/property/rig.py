@@ -31,6 +31,8 @@ class Rig:
         self.settings = Settings(
             data_dir=self.home / "data",
             ephemeral_dir=self.home / "ephemeral",
+            cold_dir=self.home / "cold",
+            hot_retain_segments=1,
             segment_max_events=50,
             segment_max_bytes=8192,
             wal_file_bytes=65536,
@@ -85,6 +87,13 @@ class Rig:
         if job is not None:
             job.join()
             self.engine.tick()
+        # Copied, but not cold before the next tick: what happens until then must count.
+        self._join_move()
+
+    def _join_move(self) -> None:
+        move = self.engine.tiering._move
+        if move is not None:
+            move.join()
 
     def stop(self) -> list[str]:
         """Stop cleanly; return what `topicsd check` finds."""
@@ -100,6 +109,7 @@ class Rig:
         job = engine.checkpoints._job
         if job is not None:
             job.join()
+        self._join_move()
         for shard in engine.wal.shards:
             shard.close()
         engine.clerk.close()

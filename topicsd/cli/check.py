@@ -16,7 +16,13 @@ from topicsd.cli.options import refuse
 
 @click.command()
 @click.argument("data_dir", type=click.Path(path_type=Path))
-def check(data_dir: Path) -> None:
+@click.option(
+    "--cold-dir",
+    envvar="TOPICS_COLD_DIR",
+    type=click.Path(path_type=Path),
+    help="Directory of cold segments, when it is not where the last server had it.",
+)
+def check(data_dir: Path, cold_dir: Path | None) -> None:
     """Verify the catalog, logs and segments in DATA_DIR against each other."""
     if not data_dir.is_dir():
         refuse(f"{data_dir} is not a directory")
@@ -24,7 +30,7 @@ def check(data_dir: Path) -> None:
 
     from topicsd.check import check_data_dir
 
-    problems = check_data_dir(data_dir, click.echo)
+    problems = check_data_dir(data_dir, click.echo, cold_dir)
     for problem in problems:
         click.echo(f"{problem.file}:{problem.position}: {problem.message}", err=True)
     click.echo(_verdict(len(problems)))

@@ -49,6 +49,7 @@ class Job:
         self.rolled = checkpoints.rolled
         self.trash = checkpoints.trash
         self.droppable = engine.retention.take_droppable()
+        self.emptied = engine.retention.take_emptied()
         self.keys = engine.keys.to_save()
         self.forget = engine.keys.to_forget(engine.clock.now_ms())
         self.parked = [volume.packs.parked() for volume in engine.volumes]
@@ -79,18 +80,19 @@ class Job:
             for each in self.rolled
             if (each.resident, each.spot.log_id, each.spot.base_seq) not in dropped
         ]
-        engine.volumes[False].sync(
-            {(log_id, base) for resident, log_id, base in self.segments if not resident}
-        )
+        for tier in {tier for tier, _, _ in self.segments} - {place.RAM} | {place.DISK}:
+            engine.volumes[tier].sync(
+                {(log_id, base) for at, log_id, base in self.segments if at == tier}
+            )
         sealed = [seal_segment(engine, each) for each in rolled]
         changes = self._changes([save for save in sealed if save])
         engine.clerk.wait(engine.clerk.submit(changes))
         wal.remove(engine.files, self.retired)
         for resident, log_id, base in self.droppable:
-            root = engine.volumes[resident].root
-            engine.files.remove(place.idx_path(root, log_id, base))
-            engine.files.remove(place.dat_path(root, log_id, base))
-            engine.files.remove(place.tag_path(root, log_id, base))
+            # The hot one first: see `tiering`, which may be copying it.
+            for volume in engine.volumes_of(resident=resident):
+                for path in place.segment_paths(volume.root, log_id, base):
+                    engine.files.remove(path)
         for directory in self.trash:
             engine.files.remove_directory(directory)
 
@@ -98,6 +100,7 @@ class Job:
         changes: list[Change] = [SaveState(self.states), *sealed]
         changes.append(SetMeta(CHECKPOINT_LSN, str(self.lsn)))
         changes += [DropSegment(log_id, base) for _, log_id, base in self.droppable]
+        changes += [DropSegment(log_id, base) for log_id, base in self.emptied]
         if self.keys:
             changes.append(SaveKeys(self.keys))
         if self.forget:
@@ -116,7 +119,7 @@ class Checkpoints:
         self._wal_bytes = 0
         self._wal_frames = 0
         self.started = 0
-        self.segments: set[tuple[bool, int, int]] = set()
+        self.segments: set[tuple[int, int, int]] = set()
         self.rolled: list[Rolled] = []
         self.trash: list[Path] = []
 
@@ -127,9 +130,9 @@ class Checkpoints:
     def ring(self) -> None:
         self._engine.notify()
 
-    def note_written(self, resident: bool, spot: Spot) -> None:
+    def note_written(self, tier: int, spot: Spot) -> None:
         if spot.location == place.OWN_FILES:
-            self.segments.add((resident, spot.log_id, spot.base_seq))
+            self.segments.add((tier, spot.log_id, spot.base_seq))
 
     def note_rolled(self, rolled: Rolled) -> None:
         """A segment that will not grow any more: seal it next time."""
@@ -138,10 +141,14 @@ class Checkpoints:
             self.rolled.append(rolled)
             self.segments.add((rolled.resident, spot.log_id, spot.base_seq))
 
-    def discard(self, directory: Path | None) -> None:
-        """Remove a directory after the next checkpoint."""
-        if directory is not None:
-            self.trash.append(directory)
+    def unsealed(self, log_id: int) -> list[int]:
+        """Base seqs of a log's segments that ended and wait for their seal."""
+        rolled = [*self.rolled, *(self._job.rolled if self._job else ())]
+        return [each.spot.base_seq for each in rolled if each.spot.log_id == log_id]
+
+    def discard(self, directories: list[Path]) -> None:
+        """Remove directories after the next checkpoint."""
+        self.trash += directories
 
     def ask(self) -> None:
         """Take a checkpoint at the next chance."""
@@ -204,7 +211,10 @@ class Checkpoints:
         for volume, parked in zip(engine.volumes, job.parked, strict=True):
             volume.packs.settle(parked)
         for resident, log_id, base in job.droppable:
-            engine.volumes[resident].forget(log_id, base)
+            for volume in engine.volumes_of(resident=resident):
+                volume.forget(log_id, base)
+        engine.retention.drop_emptied(job.emptied)
+        engine.tiering.note_sealed({each.spot.log_id for each in job.rolled if not each.resident})
 
 
 def _states(engine: Engine) -> list[LogState]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topicsd.engine import append, recover, removal, topics, write_many
+from topicsd.engine import append, recover, removal, tiering, topics, write_many
 from topicsd.engine.checkpoint import Checkpoints
 from topicsd.engine.clerk import Clerk
 from topicsd.engine.commit import Commits
@@ -40,7 +40,7 @@ from topicsd.model.commands import (
 )
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
-from topicsd.storage import paths
+from topicsd.storage import paths, place
 from topicsd.storage.catalog import CatalogWriter, SetMeta
 from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
@@ -95,6 +95,8 @@ class Engine:
         self.board.replay_progress = 0.0
         self.board.engine_pid = os.getpid()
         self.board.figures = Figures()
+        self.roots = paths.roots(self.settings, self.board.instance)
+        tiering.require_cold_root(self)
         self._open_storage()
         self.board.session = time.time_ns()
         self.registry = Registry(
@@ -106,6 +108,7 @@ class Engine:
         self.keys = Keys(self.catalog)
         self.retention = Retention(self)
         self.checkpoints = Checkpoints(self)
+        self.tiering = tiering.Tiering(self)
         self.ages = Ages(self)
         summary = RecoverySummary(True, 0, 0, 0, 0, 0, 0)
         if not usable:
@@ -158,14 +161,22 @@ class Engine:
         """Chores; called about ten times a second."""
         self.ages.roll_old(self.clock.now_ms())
         self.checkpoints.poll()
+        self.tiering.poll()
         self.report.publish()
 
     def volume_of(self, log: Log) -> Volume:
         return self.volumes[log.resident]
 
+    def volumes_of(self, *, resident: bool) -> tuple[Volume, ...]:
+        """Every volume that may hold segments of such a log, the hot one first."""
+        return tuple(
+            volume for tier, volume in enumerate(self.volumes) if (tier == place.RAM) == resident
+        )
+
     def close(self) -> None:
         """Take a last checkpoint, so that the next start has nothing to do."""
         self.board.state = "draining"
+        self.tiering.close()
         self.checkpoints.run_last()
         self.wal.close()
         self.clerk.close()
@@ -177,7 +188,7 @@ class Engine:
         self.board.flush()
         for volume in self.volumes:
             volume.close()
-        self.files.remove_tree(self.volumes[True].root)
+        self.files.remove_tree(self.roots[place.RAM])
         self.board.close()
         self.catalog.close()
         self.files.close(self._lock_fd)
@@ -186,16 +197,14 @@ class Engine:
         settings = self.settings
         limits = Limits(settings.segment_max_events, settings.segment_max_bytes)
         # What an ephemeral topic left behind in another life is not read again.
-        resident = paths.resident(settings.ephemeral_dir, settings.data_dir)
-        self.files.remove_tree(resident)
-        roots = (paths.segments(settings.data_dir), resident)
+        self.files.remove_tree(self.roots[place.RAM])
         self.volumes = tuple(
             Volume(self.files, root, handles_max=settings.open_segments, limits=limits)
-            for root in roots
+            for root in self.roots
         )
-        self.volumes[False].packs.restore(self.catalog.used_locations())
-        self.shelf = Shelf(self.files, *roots, maps_max=settings.open_segments)
-        self.tag_indexes = TagIndexes(self.files, roots, settings.open_segments)
+        self.volumes[place.DISK].packs.restore(self.catalog.used_locations())
+        self.shelf = Shelf(self.files, self.roots, maps_max=settings.open_segments)
+        self.tag_indexes = TagIndexes(self.files, self.roots, settings.open_segments)
 
     def _start(self, data_dir: paths.Path) -> None:
         settings = self.settings

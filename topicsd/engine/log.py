@@ -61,7 +61,7 @@ class Log(msgspec.Struct, eq=False):
     # Segments up to this base are below the floor and on their way out.
     parked_base: int = 0
     # Files on the volume that a change of durability class leaves, until it is committed.
-    leaving: Path | None = None
+    leaving: list[Path] | None = None
 
     @property
     def resident(self) -> bool:

@@ -8,6 +8,7 @@ copy goes when the catalog has the new configuration: until then a crash would n
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topicsd.engine.log import Log, Rolled
@@ -15,7 +16,6 @@ from topicsd.engine.staging import Batch
 from topicsd.model import errors
 from topicsd.model.topic import TopicConfig
 from topicsd.storage import place
-from topicsd.storage.shelf import SegmentKey
 from topicsd.storage.view import Snapshot
 from topicsd.storage.volume import Spot, Volume
 
@@ -45,17 +45,24 @@ def change_volume(engine: Engine, batch: Batch, log: Log, config: TopicConfig) -
     for spot in rolled:
         engine.checkpoints.note_rolled(Rolled(resident, spot, spot.rows))
     log.shelf_generation += 1
-    log.leaving = source.leave(log.id, old.location) or source.root / "none"
+    log.leaving = leave(engine, log.id, old.location, resident=not resident)
     engine.checkpoints.note_written(resident, log.spot)
     engine.checkpoints.ask()
+
+
+def leave(engine: Engine, log_id: int, location: int, *, resident: bool) -> list[Path]:
+    """Let go of everything a log wrote; return the directories the caller must remove."""
+    hot, *others = engine.volumes_of(resident=resident)
+    found = [hot.leave(log_id, location), *(cold.leave(log_id, place.NOWHERE) for cold in others)]
+    return [directory for directory in found if directory is not None]
 
 
 def _copy_older(engine: Engine, log: Log, target: Volume) -> list[Spot]:
     """Copy every segment but the active one; return where they are now."""
     snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
     copied = []
-    for base, following in pairwise(snapshot.bases()):
-        region = engine.shelf.open(SegmentKey(log.resident, log.id, base))
+    for index, (base, following) in enumerate(pairwise(snapshot.bases())):
+        region = engine.shelf.open(snapshot.key(index))
         rows = region.seal.rows if region.seal else following - base
         end = int(region.rows["end"][rows - 1])
         spot = target.reserve(Spot(log.id, base, place.OWN_FILES, 0, 0), rows, end)

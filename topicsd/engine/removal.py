@@ -135,21 +135,21 @@ def settle(engine: Engine, log: Log, removal: Removal) -> None:
     engine.total_bytes -= removal.payload_bytes
     if removal.before_seq > log.delete_below:
         log.delete_below = removal.before_seq
-    if len(removal.seqs):
-        mark(engine, log, _snapshot(engine, log), removal.seqs)
+    marked = mark(engine, log, _snapshot(engine, log), removal.seqs) if len(removal.seqs) else []
     # A new one: a packed segment is read as a copy, and the old one has no marks.
     snapshot = _snapshot(engine, log)
     floor = max(log.earliest_seq, removal.before_seq)
     log.earliest_seq = snapshot.first_visible(floor)
     engine.retention.park_segments(log, snapshot)
+    engine.retention.park_emptied(log, snapshot, marked)
 
 
-def mark(engine: Engine, log: Log, snapshot: Snapshot, seqs: Seqs) -> None:
-    """Flip the flag bytes of single records, wherever their segments are."""
+def mark(engine: Engine, log: Log, snapshot: Snapshot, seqs: Seqs) -> list[int]:
+    """Flip the flag bytes of single records; return the segments, by place in the snapshot."""
     bases = np.array(snapshot.bases())
-    volume = engine.volume_of(log)
     places = np.searchsorted(bases, seqs, side="right") - 1
-    for index in np.unique(places[places >= 0]).tolist():
+    indexes: list[int] = np.unique(places[places >= 0]).tolist()
+    for index in indexes:
         base = int(bases[index])
         rows = seqs[places == index] - base
         # Behind a segment's last row there may be a gap: what was lost cannot be marked.
@@ -157,8 +157,11 @@ def mark(engine: Engine, log: Log, snapshot: Snapshot, seqs: Seqs) -> None:
         active = base == log.spot.base_seq
         location = log.spot.location if active else place.OWN_FILES
         spot = log.spot._replace(base_seq=base, location=location)
-        volume.mark_deleted(spot, rows.tolist())
-        engine.checkpoints.note_written(log.resident, spot)
+        tier = snapshot.key(index).tier
+        engine.volumes[tier].mark_deleted(spot, rows.tolist())
+        engine.checkpoints.note_written(tier, spot)
+        engine.tiering.note_deleted(log.id, base)
+    return indexes
 
 
 def _payload(region: Region, rows: Seqs) -> int:

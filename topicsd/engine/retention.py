@@ -10,8 +10,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from topicsd.engine.log import Log
 from topicsd.storage import place
+from topicsd.storage.tags import only_live
 from topicsd.storage.view import Snapshot
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ class Retention:
         self._engine = engine
         # Segments below their log's floor: (resident, log id, base seq).
         self.droppable: list[tuple[bool, int, int]] = []
+        # Segments above it with nothing but deleted records: (log id, base seq).
+        self.emptied: list[tuple[int, int]] = []
 
     def enforce(self, log: Log, now_ms: int) -> None:
         """Bring a log back within its limits after an append (discard "old")."""
@@ -60,6 +65,33 @@ class Retention:
     def take_droppable(self) -> list[tuple[bool, int, int]]:
         taken, self.droppable = self.droppable, []
         return taken
+
+    def take_emptied(self) -> list[tuple[int, int]]:
+        taken, self.emptied = self.emptied, []
+        return taken
+
+    def park_emptied(self, log: Log, snapshot: Snapshot, indexes: list[int]) -> None:
+        """Note sealed segments of which a delete left nothing (DESIGN 7.4)."""
+        for index in indexes:
+            region, rows = snapshot.region(index)
+            # Where an unsealed segment ends is known from the next one, which must stay then.
+            ended = index == 0 or snapshot.region(index - 1)[0].seal is not None
+            if region.base_seq == log.spot.base_seq or region.seal is None or not ended:
+                continue
+            if region.base_seq >= log.earliest_seq and not only_live(region, np.arange(rows)).size:
+                self.emptied.append((log.id, region.base_seq))
+
+    def drop_emptied(self, emptied: list[tuple[int, int]]) -> None:
+        """Take segments out of the list that readers see; a checkpoint has their deletes."""
+        engine = self._engine
+        for log_id, base in emptied:
+            log = engine.registry.find_by_id(log_id)
+            if log is None:
+                continue
+            for volume in engine.volumes_of(resident=log.resident):
+                volume.drop_segment(log_id, base)
+            log.shelf_generation += 1
+            engine.board.write(log.row, log.to_row())
 
     def _snapshot(self, log: Log) -> Snapshot:
         return Snapshot(self._engine.shelf, log.to_row(), log.session)

@@ -69,8 +69,8 @@ def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
     resident, spot, unverified = rolled
     root = engine.volumes[resident].root
     # A shelf of its own: this runs beside the engine thread, which has another.
-    shelf = Shelf(engine.files, root, root, maps_max=1)
-    key = SegmentKey(False, spot.log_id, spot.base_seq)
+    shelf = Shelf(engine.files, (root,), maps_max=1)
+    key = SegmentKey(place.DISK, spot.log_id, spot.base_seq)
     try:
         vouch = not any(shelf.open(key).check_rows(0, unverified))
         counts = (spot.rows, spot.end)

@@ -91,7 +91,8 @@ def apply_delete(
         engine.board.write(log.row, BoardRow(generation=log.generation + 1))
         engine.board.set_last_read(log.row, 0)
         engine.moved.add(log.row)
-        engine.checkpoints.discard(engine.volume_of(log).leave(log.id, log.spot.location))
+        left = relocate.leave(engine, log.id, log.spot.location, resident=log.resident)
+        engine.checkpoints.discard(left)
         engine.registry.settle_dropped(log)
 
     engine.commits.stage_change(batch, outcome, DropLog(log.id), settle)
@@ -138,9 +139,9 @@ def _configure(
         engine.retention.enforce(log, engine.clock.now_ms())
 
     def settle() -> None:
-        if log.leaving is not None:
-            engine.files.remove_directory(log.leaving)
-            log.leaving = None
+        for directory in log.leaving or ():
+            engine.files.remove_directory(directory)
+        log.leaving = None
         engine.registry.settle(log)
         if not log.dropped:
             log.generation += 1

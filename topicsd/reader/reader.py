@@ -34,12 +34,7 @@ class Reader:
         self._board: Board | None = None
         self._session = 0
         self._topics = Topics(CatalogReader(paths.catalog(settings.data_dir)), settings.topic_cache)
-        self._shelf = Shelf(
-            files,
-            paths.segments(settings.data_dir),
-            paths.resident(settings.ephemeral_dir, settings.data_dir),
-            maps_max=settings.open_segments,
-        )
+        self._shelf = Shelf(files, (), maps_max=settings.open_segments)
 
     @property
     def board(self) -> Board:
@@ -51,7 +46,8 @@ class Reader:
                 raise errors.not_ready(0.0) from None
         if self._board.session != self._session:
             self._session = self._board.session
-            self._shelf.forget()
+            roots = paths.roots(self._settings, self._board.instance)
+            self._shelf = Shelf(self.files, roots, maps_max=self._settings.open_segments)
             self._topics.forget()
         return self._board
 

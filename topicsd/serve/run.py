@@ -15,6 +15,7 @@ import signal
 import socket
 from functools import partial
 from multiprocessing import Pipe
+from pathlib import Path
 
 from sanic import Sanic
 from sanic.mixins import startup
@@ -82,6 +83,21 @@ def _check_data_dir(settings: Settings, files: Files) -> None:
         place = settings.data_dir.absolute()
         raise StartRefused(
             f"cannot use TOPICS_DATA_DIR={place}: {error.strerror or error}"
+        ) from None
+    if settings.cold_dir is not None:
+        _check_cold_dir(settings.cold_dir, files)
+
+
+def _check_cold_dir(cold_dir: Path, files: Files) -> None:
+    """A segment can be moved there."""
+    probe = cold_dir / f".topicsd-{os.getpid()}"
+    try:
+        files.make_directory(cold_dir)
+        files.write_whole(probe, b"")
+        files.remove(probe)
+    except OSError as error:
+        raise StartRefused(
+            f"cannot use TOPICS_COLD_DIR={cold_dir.absolute()}: {error.strerror or error}"
         ) from None
 
 

@@ -6,7 +6,20 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["Path", "board", "catalog", "lock", "quarantine", "resident", "segments", "wal"]
+from topicsd.model.settings import Settings
+
+__all__ = [
+    "Path",
+    "board",
+    "catalog",
+    "cold",
+    "lock",
+    "quarantine",
+    "resident",
+    "roots",
+    "segments",
+    "wal",
+]
 
 
 def lock(data_dir: Path) -> Path:
@@ -36,6 +49,17 @@ def resident(ephemeral_dir: Path, data_dir: Path) -> Path:
     """
     owner = hashlib.sha256(os.fsencode(data_dir.absolute())).hexdigest()[:16]
     return ephemeral_dir / f"topicsd-{owner}"
+
+
+def cold(cold_dir: Path, instance: int) -> Path:
+    """This data directory's own place in a cold directory that others may use, too."""
+    return cold_dir / f"topicsd-{instance:016x}"
+
+
+def roots(settings: Settings, instance: int) -> tuple[Path, ...]:
+    """Where segments are, in the order of `place.DISK`, `RAM` and, when there is one, `COLD`."""
+    found = (segments(settings.data_dir), resident(settings.ephemeral_dir, settings.data_dir))
+    return found if settings.cold_dir is None else (*found, cold(settings.cold_dir, instance))
 
 
 def quarantine(data_dir: Path) -> Path:

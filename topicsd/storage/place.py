@@ -34,6 +34,11 @@ from topicsd.model.record import ROW_BYTES
 NOWHERE: Final = 0
 OWN_FILES: Final = 15
 
+# The roots that segments may be under: the data directory, memory, and the cold directory.
+DISK: Final = 0
+RAM: Final = 1
+COLD: Final = 2
+
 IDX_HEADER_BYTES: Final = 64
 
 
@@ -87,6 +92,15 @@ def log_directory(root: Path, log_id: int) -> Path:
 
 def dat_path(root: Path, log_id: int, base_seq: int) -> Path:
     return root / str(log_id) / f"{base_seq:020d}.dat"
+
+
+def segment_paths(root: Path, log_id: int, base_seq: int) -> tuple[Path, Path, Path]:
+    """All files of a segment; the .idx comes first, because without it there is no segment."""
+    return (
+        idx_path(root, log_id, base_seq),
+        dat_path(root, log_id, base_seq),
+        tag_path(root, log_id, base_seq),
+    )
 
 
 def tag_path(root: Path, log_id: int, base_seq: int) -> Path:

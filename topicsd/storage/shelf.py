@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,9 +37,16 @@ BASES_MAX: Final = 4096
 
 
 class SegmentKey(NamedTuple):
-    resident: bool
+    tier: int
     log_id: int
     base_seq: int
+
+
+class Listing(NamedTuple):
+    """Base seqs of a log's segments, ascending, and those of them that are cold."""
+
+    bases: list[int]
+    cold: frozenset[int]
 
 
 class Region:
@@ -136,25 +143,35 @@ class Region:
 class Shelf:
     """All segments of a data directory, for one reading process."""
 
-    def __init__(self, files: Files, disk_root: Path, ram_root: Path, *, maps_max: int) -> None:
+    def __init__(self, files: Files, roots: Sequence[Path], *, maps_max: int) -> None:
         self._files = files
-        self._roots = {False: disk_root, True: ram_root}
+        self._roots = roots
         self._maps_max = maps_max
         self._regions: OrderedDict[SegmentKey, Region] = OrderedDict()
         self._packs: dict[Path, memoryview] = {}
-        self._bases: OrderedDict[tuple[bool, int, int], list[int]] = OrderedDict()
+        self._listings: OrderedDict[tuple[int, int, int], Listing] = OrderedDict()
 
-    def bases(self, log_id: int, generation: int, *, resident: bool) -> list[int]:
-        """Base seqs of a log's segments with own files, current for `generation`."""
-        key = (resident, log_id, generation)
-        found = self._bases.get(key)
+    def list_segments(self, log_id: int, generation: int, *, tier: int) -> Listing:
+        """A log's segments with own files, current for `generation`."""
+        key = (tier, log_id, generation)
+        found = self._listings.get(key)
         if found is None:
-            directory = place.log_directory(self._roots[resident], log_id)
-            found = segment.list_bases(self._files, directory)
-            self._bases[key] = found
-            if len(self._bases) > BASES_MAX:
-                self._bases.popitem(last=False)
+            found = self._listings[key] = self._list(log_id, tier)
+            if len(self._listings) > BASES_MAX:
+                self._listings.popitem(last=False)
         return found
+
+    def _list(self, log_id: int, tier: int) -> Listing:
+        hot = self._list_root(tier, log_id)
+        if tier != place.DISK or len(self._roots) <= place.COLD:
+            return Listing(hot, frozenset())
+        # Hot first: what left there before is in the cold list. While it is in both, only the
+        # hot one counts, because a copy may miss the latest deletes.
+        cold = frozenset(self._list_root(place.COLD, log_id)) - frozenset(hot)
+        return Listing(sorted([*hot, *cold]) if cold else hot, cold)
+
+    def _list_root(self, tier: int, log_id: int) -> list[int]:
+        return segment.list_bases(self._files, place.log_directory(self._roots[tier], log_id))
 
     def open(self, key: SegmentKey, rows: int | None = None, end: int | None = None) -> Region:
         """A segment with files of its own; `rows` and `end` bound an unsealed one."""
@@ -172,7 +189,7 @@ class Shelf:
         """A private copy of a packed segment; check the board again before trusting it."""
         pack = place.pack_class(location)
         start = place.block_position(location)
-        path = place.pack_path(self._roots[key.resident], pack.number)
+        path = place.pack_path(self._roots[key.tier], pack.number)
         view = self._packs.get(path)
         if view is None or len(view) < start + pack.block_bytes:
             view = self._packs[path] = self._map_file(path)
@@ -185,7 +202,7 @@ class Shelf:
         """Drop every map: the engine started anew and may have rewritten files."""
         self._regions.clear()
         self._packs.clear()
-        self._bases.clear()
+        self._listings.clear()
 
     def _covers(self, region: Region, rows: int | None, end: int | None) -> bool:
         if rows is None or end is None:
@@ -193,7 +210,15 @@ class Shelf:
         return len(region.rows) >= rows and len(region.dat) >= end
 
     def _map(self, key: SegmentKey) -> Region:
-        root = self._roots[key.resident]
+        try:
+            return self._map_from(self._roots[key.tier], key)
+        except FileNotFoundError:
+            if key.tier != place.DISK or len(self._roots) <= place.COLD:
+                raise
+        # It went cold after the segments were listed.
+        return self._map_from(self._roots[place.COLD], key)
+
+    def _map_from(self, root: Path, key: SegmentKey) -> Region:
         dat_path = place.dat_path(root, key.log_id, key.base_seq)
         fd = self._files.open_readonly(place.idx_path(root, key.log_id, key.base_seq))
         try:

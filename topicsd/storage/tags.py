@@ -153,7 +153,7 @@ class TagIndexes:
     def _open(self, key: SegmentKey) -> TagIndex | None:
         try:
             fd = self._files.open_readonly(
-                place.tag_path(self._roots[key.resident], key.log_id, key.base_seq)
+                place.tag_path(self._roots[key.tier], key.log_id, key.base_seq)
             )
         except FileNotFoundError:
             return None

@@ -44,8 +44,9 @@ class Snapshot:
         self._shelf = shelf
         self.row = row
         self._session = session
-        self._resident = bool(row.flags & FLAG_RESIDENT)
+        self._tier = place.RAM if row.flags & FLAG_RESIDENT else place.DISK
         self._bases: list[int] | None = None
+        self._cold: frozenset[int] = frozenset()
         self._active: Region | None = None
 
     def bases(self) -> list[int]:
@@ -55,14 +56,22 @@ class Snapshot:
             if place.is_packed(row.location) or row.location == place.NOWHERE:
                 older: list[int] = []
             else:
-                older = self._shelf.bases(row.log_id, row.shelf_generation, resident=self._resident)
+                older, self._cold = self._shelf.list_segments(
+                    row.log_id, row.shelf_generation, tier=self._tier
+                )
             self._bases = [*older[: bisect_left(older, row.active_base)], row.active_base]
         return self._bases
+
+    def key(self, index: int) -> SegmentKey:
+        """Where a segment is, by its place in `bases()`."""
+        base_seq = self.bases()[index]
+        tier = place.COLD if base_seq in self._cold else self._tier
+        return SegmentKey(tier, self.row.log_id, base_seq)
 
     def region(self, index: int) -> tuple[Region, int]:
         """A segment by its place in `bases()`, and how many rows of it are visible."""
         row, bases = self.row, self.bases()
-        key = SegmentKey(self._resident, row.log_id, bases[index])
+        key = self.key(index)
         if index < len(bases) - 1:
             region = self._open(key)
             rows = min(bases[index + 1] - bases[index], len(region.rows))

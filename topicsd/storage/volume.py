@@ -1,9 +1,10 @@
 """The writing side of segments: where a log's next record goes, and putting it there.
 
-A volume is a root directory with pack files and a directory for each larger log. There
-are two of them: the data directory's, and one in memory for resident-only (ephemeral)
-logs. `reserve` is called before the WAL is written and is the only step that can run out
-of space; `write` is called after it and lands inside what was reserved.
+A volume is a root directory with pack files and a directory for each larger log. There is
+the data directory's, one in memory for resident-only (ephemeral) logs, and, when there is a
+cold directory, one for sealed segments that were moved there. `reserve` is called before the
+WAL is written and is the only step that can run out of space; `write` is called after it and
+lands inside what was reserved.
 """
 
 from __future__ import annotations
@@ -185,9 +186,8 @@ class Volume:
 
     def drop_segment(self, log_id: int, base_seq: int) -> None:
         self.forget(log_id, base_seq)
-        self._files.remove(place.tag_path(self.root, log_id, base_seq))
-        self._files.remove(place.idx_path(self.root, log_id, base_seq))
-        self._files.remove(place.dat_path(self.root, log_id, base_seq))
+        for path in place.segment_paths(self.root, log_id, base_seq):
+            self._files.remove(path)
 
     def leave(self, log_id: int, location: int) -> Path | None:
         """Let go of everything a log wrote; return a directory the caller must remove."""

@@ -23,7 +23,7 @@ class Damage(NamedTuple):
 def damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that finds one problem."""
 
-    def find(path: Path, report: Callable[[str], None]) -> list[Damage]:
+    def find(path: Path, report: Callable[[str], None], cold_dir: Path | None) -> list[Damage]:
         report(f"looked at {path.name}")
         return [Damage("wal/0/1.wal", 512, "checksum mismatch")]
 

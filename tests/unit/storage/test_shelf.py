@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def _shelf(root: Path, maps_max: int = 4) -> Shelf:
-    return Shelf(Files(), root, root, maps_max=maps_max)
+    return Shelf(Files(), (root, root), maps_max=maps_max)
 
 
 def _key(base_seq: int = 1) -> SegmentKey:
@@ -93,10 +93,10 @@ def test_the_list_of_segments_is_kept_for_a_generation(log: Log, tmp_path: Path)
     """A new generation looks again."""
     log.append(*[b"1"] * 300)
     shelf = _shelf(tmp_path)
-    assert shelf.bases(1, 1, resident=False) == [1]
+    assert shelf.list_segments(1, 1, tier=place.DISK).bases == [1]
     place.idx_path(tmp_path, 1, 301).touch()
-    assert shelf.bases(1, 1, resident=False) == [1]
-    assert shelf.bases(1, 2, resident=False) == [1, 301]
+    assert shelf.list_segments(1, 1, tier=place.DISK).bases == [1]
+    assert shelf.list_segments(1, 2, tier=place.DISK).bases == [1, 301]
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "unsealed"])

@@ -26,7 +26,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def _snapshot(log: Log, **changes: int) -> Snapshot:
-    shelf = Shelf(Files(), log.volume.root, log.volume.root, maps_max=8)
+    shelf = Shelf(Files(), (log.volume.root,) * 2, maps_max=8)
     return Snapshot(shelf, log.row(**changes), session=5)
 
 

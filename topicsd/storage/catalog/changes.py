@@ -56,6 +56,14 @@ class DropSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkCold:
+    """Note that segments are in the cold directory now; those that are gone stay gone."""
+
+    log_id: int
+    bases: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordGap:
     """Record lost seqs; a repeated recovery may record the same gap again, or a longer one."""
 
@@ -108,6 +116,7 @@ Change = (
     | DropLog
     | SaveSegment
     | DropSegment
+    | MarkCold
     | RecordGap
     | Quarantine
     | SetMeta
@@ -200,6 +209,13 @@ def _drop_segment(connection: apsw.Connection, change: DropSegment) -> None:
     )
 
 
+def _mark_cold(connection: apsw.Connection, change: MarkCold) -> None:
+    connection.executemany(
+        "UPDATE segments SET state = 'cold' WHERE log_id = ? AND base_seq = ?",
+        [(change.log_id, base) for base in change.bases],
+    )
+
+
 def _record_gap(connection: apsw.Connection, change: RecordGap) -> None:
     connection.execute(
         _RECORD_GAP,
@@ -236,6 +252,7 @@ APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     DropLog: _drop_log,
     SaveSegment: _save_segment,
     DropSegment: _drop_segment,
+    MarkCold: _mark_cold,
     RecordGap: _record_gap,
     Quarantine: _quarantine,
     SetMeta: _set_meta,

@@ -135,9 +135,15 @@ class Queries:
         rows = self._rows(_KEY, log_id, key)
         return KeyRecord._make(rows[0]) if rows else None
 
-    def count_segments(self) -> int:
-        """Segments that are sealed."""
-        return int(self._rows("SELECT count(*) FROM segments")[0][0])
+    def count_segments(self, state: str | None = None) -> int:
+        """Segments that are sealed, or just those in one state."""
+        if state is None:
+            return int(self._rows("SELECT count(*) FROM segments")[0][0])
+        return int(self._rows("SELECT count(*) FROM segments WHERE state = ?", state)[0][0])
+
+    def logs_with_segments(self) -> list[int]:
+        """Ids of the logs that have any sealed segment."""
+        return [row[0] for row in self._rows("SELECT DISTINCT log_id FROM segments")]
 
     def meta(self, key: str) -> str | None:
         rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
