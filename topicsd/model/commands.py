@@ -15,6 +15,11 @@ from topicsd.model.errors import TopicsError
 from topicsd.model.match import Match
 from topicsd.model.topic import TopicConfig
 
+# Where a watch session stands: topic name to (epoch, seq).
+Cursors = dict[str, tuple[int, int]]
+# A generation of a session, and the cursors it opened with.
+Opening = tuple[int, Cursors]
+
 
 class PutTopic(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Create a topic or replace its configuration (API 1.1)."""
@@ -66,7 +71,81 @@ class DeleteRecords(msgspec.Struct, array_like=True, tag=True, frozen=True):
     match: Match | None
 
 
-Command = PutTopic | DeleteTopic | FindTopic | Append | WriteMany | DeleteRecords
+class CreateWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Create a watch session (API 7.1); `spec` is JSON text that only workers read."""
+
+    wid: str
+    # Id of the creating key, "" without auth.
+    key: str
+    spec: str
+    cursors: Cursors
+
+
+class AttachWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Take a session for a stream, from another stream if need be (API 7.2)."""
+
+    wid: str
+    key: str
+    worker: int
+    # From a worker that has been serving the stream all along: it knows better than we do.
+    known: Cursors | None
+
+
+class HoldWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Answered when the stream of this generation must end, and not before."""
+
+    wid: str
+    generation: int
+
+
+class DetachWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Give a session back, with the cursors of what was sent."""
+
+    wid: str
+    generation: int
+    cursors: Cursors
+
+
+class SaveCursors(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """How far open streams got: (wid, generation, cursors) of each that moved."""
+
+    saves: list[tuple[str, int, Cursors]]
+
+
+class Join(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """A worker says who it is, first of all on its connection."""
+
+    worker: int
+
+
+class Leave(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """A worker's connection is lost; the engine's side of the bridge says so itself."""
+
+    worker: int
+
+
+class AwaitSynced(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Answered when everything committed to a topic so far is synced."""
+
+    topic: str
+
+
+Command = (
+    PutTopic
+    | DeleteTopic
+    | FindTopic
+    | Append
+    | WriteMany
+    | DeleteRecords
+    | CreateWatch
+    | AttachWatch
+    | HoldWatch
+    | DetachWatch
+    | SaveCursors
+    | Join
+    | Leave
+    | AwaitSynced
+)
 
 
 class TopicPut(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -110,6 +189,47 @@ class RecordsDeleted(msgspec.Struct, array_like=True, tag=True, frozen=True):
     bytes: int
 
 
+class WatchCreated(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    pass
+
+
+class WatchAttached(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """A session as its new stream finds it.
+
+    `openings` are the last few generations with the cursors each opened with, this one
+    last. Unless `clean`, an earlier stream may have sent more than `cursors` says.
+    """
+
+    generation: int
+    spec: str
+    cursors: Cursors
+    openings: list[Opening]
+    clean: bool
+
+
+class WatchEnded(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    # taken_over: another stream has it; detached: given back; gone: no such hold.
+    reason: str
+
+
+class WatchDetached(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    # False when another stream has taken the session since: nothing was changed.
+    ok: bool
+
+
+class CursorsSaved(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    pass
+
+
+class Joined(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    pass
+
+
+class Synced(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    epoch: int
+    head_seq: int
+
+
 class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
     code: str
     message: str
@@ -124,4 +244,19 @@ class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
         return TopicsError(self.code, self.message, self.detail, self.retry_after_ms)
 
 
-Reply = TopicPut | TopicDeleted | TopicFound | Appended | Written | RecordsDeleted | Failed
+Reply = (
+    TopicPut
+    | TopicDeleted
+    | TopicFound
+    | Appended
+    | Written
+    | RecordsDeleted
+    | WatchCreated
+    | WatchAttached
+    | WatchEnded
+    | WatchDetached
+    | CursorsSaved
+    | Joined
+    | Synced
+    | Failed
+)

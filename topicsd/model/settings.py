@@ -129,6 +129,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Doc("topics that get lines of their own in metrics; 0 = none", 0, 100_000)
     ] = 1000
 
+    watch_session_ttl_ms: Annotated[
+        int, Doc("how long a watch session without a stream is kept", 1000, COUNT_MAX)
+    ] = 300_000
+    watch_buffer_grace_ms: Annotated[
+        int, Doc("how long a stream may lag before lossy topics skip ahead", 0, DAY_MS)
+    ] = 5000
+    slow_consumer_timeout_ms: Annotated[
+        int, Doc("how long a stream may be stuck before it is closed", 1, DAY_MS)
+    ] = 30_000
+    stream_buffer_bytes: Annotated[
+        int, Doc("outbound bytes after which a stream waits for its client", KIB, 64 * MIB)
+    ] = 64 * KIB
+
     max_body_bytes: Annotated[int, Doc("largest request body", KIB, GIB)] = 64 * MIB
     max_batch_records: Annotated[int, Doc("records in one write", 1, 1_000_000)] = 10_000
     max_record_bytes: Annotated[int, Doc("bytes of data plus meta of one record", 1, 256 * MIB)] = (
