@@ -133,15 +133,16 @@ class Rebuild:
         )
         self._logs.pop(entry.log_id, None)
 
-    def finish(self, shown: Heads, *, trust_tail: bool) -> None:
+    def finish(self, shown: Heads, *, trust_tail: bool, trust_counts: bool) -> None:
         """Write what is gathered, account for lost tails, and publish.
 
-        `shown` are the log ids and heads that an earlier board showed.
+        `shown` are the log ids and heads that an earlier board showed. Counts are not to be
+        trusted when a delete may be missing whose flag bytes are in the segments.
         """
         for gathered in list(self._logs.values()):
             if gathered is not None:
                 self._finish_log(gathered, trust_tail)
-        if not trust_tail:
+        if not trust_counts:
             self._recount()
         for log_id, head in [*self._lost_tails(shown), *self._known_tails()]:
             found = self._find(log_id)
@@ -152,7 +153,7 @@ class Rebuild:
         self._engine.registry.reserve_ids(max(self._logs, default=0))
 
     def _recount(self) -> None:
-        """Count live records anew: a power loss may have kept flag bytes of a lost delete."""
+        """Count live records anew: segments may have kept flag bytes of a lost delete."""
         engine = self._engine
         for state in list(engine.catalog.load_board()):
             log = engine.registry.find_by_id(state.state.id)

@@ -168,7 +168,9 @@ def test_every_lost_seq_is_told_to_a_cursor_that_follows_its_reads() -> None:
                 assert plan.tombstone.reason == "lost"
                 told += range(plan.tombstone.gap_from, plan.tombstone.gap_to + 1)
             from_seq = max(plan.stop, plan.start - 1)
-        assert told == [seq for first, last in gaps for seq in range(first, last + 1) if seq > wanted]
+        assert told == [
+            seq for first, last in gaps for seq in range(first, last + 1) if seq > wanted
+        ]
 
 
 def test_a_recreated_topic_with_a_gap_at_its_start_reports_both_at_once() -> None:
