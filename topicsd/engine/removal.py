@@ -146,18 +146,21 @@ def settle(engine: Engine, log: Log, removal: Removal) -> None:
 
 def mark(engine: Engine, log: Log, snapshot: Snapshot, seqs: Seqs) -> None:
     """Flip the flag bytes of single records, wherever their segments are."""
-    bases = np.array(snapshot.bases())
+    bases = snapshot.bases()
     volume = engine.volume_of(log)
-    places = np.searchsorted(bases, seqs, side="right") - 1
-    for index in np.unique(places[places >= 0]).tolist():
-        base = int(bases[index])
-        rows = seqs[places == index] - base
+    seqs = np.sort(seqs)
+    stops = [*np.searchsorted(seqs, bases[1:]).tolist(), len(seqs)]
+    start = int(np.searchsorted(seqs, bases[0]))
+    for index, (base, stop) in enumerate(zip(bases, stops, strict=True)):
+        rows, start = seqs[start:stop] - base, stop
+        if not len(rows):
+            continue
         # Behind a segment's last row there may be a gap: what was lost cannot be marked.
         rows = rows[rows < snapshot.region(index)[1]]
         active = base == log.spot.base_seq
         location = log.spot.location if active else place.OWN_FILES
         spot = log.spot._replace(base_seq=base, location=location)
-        volume.mark_deleted(spot, rows.tolist())
+        volume.mark_deleted(spot, rows)
         engine.checkpoints.note_written(log.resident, spot)
 
 
