@@ -94,7 +94,7 @@ class Rebuild:
                 self._engine.keys.add(gathered.log, key, (written[0], written[1], written[2]))
 
     def delete(self, entry: DeleteEntry) -> None:
-        """Delete again what was deleted.
+        """Delete again what was deleted, if anything: an entry may bring floors alone.
 
         Its records may be marked already, and so may those of later entries: nothing is
         counted before the last entry. Caps and expiry had left fewer records than replay
@@ -106,8 +106,9 @@ class Rebuild:
         self._flush(gathered)
         gathered.deleted = True
         log, engine = gathered.log, self._engine
-        log.cap_floor = max(log.cap_floor, entry.cap_floor)
-        log.ttl_floor = max(log.ttl_floor, entry.ttl_floor)
+        # No floor is above what there is: a damaged frame may have taken records below it.
+        log.cap_floor = max(log.cap_floor, min(entry.cap_floor, log.next_seq))
+        log.ttl_floor = max(log.ttl_floor, min(entry.ttl_floor, log.next_seq))
         log.delete_below = max(log.delete_below, entry.before_seq)
         floor = max(entry.earliest_seq, entry.before_seq)
         log.earliest_seq = max(log.earliest_seq, min(floor, log.next_seq))

@@ -49,6 +49,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT = TopicConfig()
 
 
+def limits_of(config: TopicConfig) -> tuple[object, ...]:
+    """What decides which records a topic loses to caps and expiry."""
+    return config.ttl_ms, config.cap_records, config.cap_bytes, config.discard
+
+
 def parse(raw: Any, topic: str) -> TopicConfig:
     """Read a configuration object for `topic`, or raise `invalid_request`."""
     if not isinstance(raw, dict):
