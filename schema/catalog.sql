@@ -69,16 +69,17 @@ CREATE TABLE gaps (
 
 -- Idempotency keys of writes, and the seqs that the first write of each got.
 CREATE TABLE idempotency (
-    log_id    INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
-    key       TEXT NOT NULL COLLATE BINARY,
-    first_seq INTEGER NOT NULL,
-    last_seq  INTEGER NOT NULL,
-    ts        INTEGER NOT NULL,
+    log_id     INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+    key        TEXT NOT NULL COLLATE BINARY,
+    first_seq  INTEGER NOT NULL,
+    last_seq   INTEGER NOT NULL,
+    ts         INTEGER NOT NULL,
+    expires_ts INTEGER NOT NULL DEFAULT 0,               -- end of the window it was written in
     PRIMARY KEY (log_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- Keys expire by the window of their log.
-CREATE INDEX idempotency_by_ts ON idempotency (log_id, ts);
+-- A checkpoint forgets expired keys, the oldest first and a bounded number of them.
+CREATE INDEX idempotency_by_expiry ON idempotency (expires_ts);
 
 -- Single values: instance id, clean shutdown marker, boot id, the largest epoch of a
 -- dropped log (epoch_floor), and so on.

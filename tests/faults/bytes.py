@@ -10,7 +10,7 @@ from topicsd.storage.fs import Files
 
 
 class Place(NamedTuple):
-    """Where a frame is, and which seqs of which log it holds."""
+    """Where a frame is, and which seqs it holds: 0 and 0 when it adds none."""
 
     path: Path
     start: int
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def list_frames(data_dir: Path) -> list[Place]:
-    """Every frame with records, in the order of its shard's files."""
+    """Every frame, in the order of its shard's files."""
     found = []
     for file in wal.list_files(Files(), paths.wal(data_dir)):
         data, position = memoryview(file.path.read_bytes()), wal.FILE_HEADER.size
@@ -36,6 +36,8 @@ def list_frames(data_dir: Path) -> list[Place]:
 
 def _place(path: Path, start: int, read: frame.Frame) -> Place:
     entries = [each for each in frame.entries(read.body) if isinstance(each, frame.AppendEntry)]
+    if not entries:
+        return Place(path, start, read.end, 0, 0)
     first_seq = entries[0].first_seq
     return Place(path, start, read.end, first_seq, first_seq + entries[0].records - 1)
 

@@ -44,6 +44,13 @@ class Cut(NamedTuple):
     match: Match | None
 
 
+class Turn(NamedTuple):
+    """A change of a topic's limits."""
+
+    name: str
+    limits: dict[str, int]
+
+
 class Kept(NamedTuple):
     tag: str | None
     ts: int
@@ -103,6 +110,12 @@ class Oracle:
             while self.kept and self.kept[self.earliest].ts < now_ms - self.config.ttl_ms:
                 self.ttl_floor = self._lose_first() + 1
 
+    def configure(self, config: TopicConfig, now_ms: int) -> None:
+        """Other limits: what the old ones took is gone, and so is what the new ones take."""
+        self.expire(now_ms)
+        self.config = config
+        self.enforce(now_ms)
+
     def enforce(self, now_ms: int) -> None:
         self.expire(now_ms)
         caps = self.config
@@ -125,21 +138,16 @@ class Oracle:
         return None
 
     def follow_restart(self, row: BoardRow) -> None:
-        """An ephemeral topic starts empty, at a head that may be an older one."""
+        """An ephemeral topic starts empty, at a head that may be an older one.
+
+        No other changes in anything that a reader can see, also not after a crash.
+        """
         if self.config.durability == "ephemeral":
             assert row.head_seq <= self.head
             self.head = row.head_seq
             self.kept.clear()
             self.lost_floor, self.cap_floor = row.lost_floor, row.cap_floor
-
-    def follow_crash(self, row: BoardRow, now_ms: int) -> None:
-        """Which of cap and expiry took a record may be told differently, not which are gone."""
-        self.follow_restart(row)
-        now = self.at(now_ms)
-        if row.ttl_floor > self.ttl_floor:
-            self.expire(now_ms)
-        assert max(row.cap_floor, now.ttl_floor) == max(now.cap_floor, now.ttl_floor)
-        self.cap_floor, self.ttl_floor = row.cap_floor, row.ttl_floor
+            self.ttl_floor = row.ttl_floor
 
 
 def _matches(match: Match, tag: str | None) -> bool:
@@ -172,6 +180,14 @@ cuts = st.one_of(
     st.builds(Cut, _names, st.none(), _predicates),
     st.builds(Cut, _names, _behinds, _predicates),
 )
+_limits = st.fixed_dictionaries(
+    {
+        "ttl_ms": st.sampled_from((0, 20, TTL_MS, 10 * TTL_MS)),
+        "cap_records": st.sampled_from((0, 5, 30, 100)),
+        "cap_bytes": st.sampled_from((0, 90, 900)),
+    }
+)
+turns = st.builds(Turn, _names, _limits)
 _moves: st.SearchStrategy[Write | Cut] = st.one_of(writes, writes, cuts)
 pipelines = st.lists(st.lists(_moves, min_size=1, max_size=6), min_size=1, max_size=3)
 

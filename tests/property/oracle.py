@@ -59,8 +59,6 @@ class OracleTopic:
         self.keys: dict[str, tuple[int, int, int]] = {}
         self.earliest = self.cap_floor = self.ttl_floor = self.lost_floor = 1
         self.last_write_ts = 0
-        # Whether the limits changed since a checkpoint is known to be complete.
-        self.reconfigured = False
 
     @property
     def head(self) -> int:
@@ -160,7 +158,6 @@ class OracleTopic:
 
     def restart(self) -> None:
         """A clean restart empties an ephemeral topic, visibly, and changes no other."""
-        self.reconfigured = False
         self.empty_ephemeral()
 
     def empty_ephemeral(self) -> None:
@@ -170,13 +167,13 @@ class OracleTopic:
             self.earliest = self.head + 1
 
     def follow_crash(self, row: BoardRow, now_ms: int) -> None:
-        """Take over the floors a recovery chose, if they are possible ones.
+        """Take over the floors a recovery chose: they hide what was hidden, and no more.
 
-        Floors are not in the WAL. Caps and the clock give the same ones again, unless the
-        limits changed since the last checkpoint: then older ones may come back, and with
-        them exactly the records above them.
+        Which of cap and expiry took a record may be told differently. What a change of limits
+        took, or limits that were loosened since, stays gone.
         """
         earliest = self.earliest_at(now_ms)
+        lost_below = max(self.cap_floor, self.ttl_floor_at(now_ms))
         assert max(row.cap_floor, row.ttl_floor, row.earliest_seq) <= earliest
         if self.config.durability == "ephemeral":
             assert row.head_seq <= self.head
@@ -189,8 +186,9 @@ class OracleTopic:
             assert row.lost_floor == self.lost_floor
         self.earliest, self.lost_floor = row.earliest_seq, row.lost_floor
         self.cap_floor, self.ttl_floor = row.cap_floor, row.ttl_floor
-        if not self.reconfigured and self.config.durability != "ephemeral":
+        if self.config.durability != "ephemeral":
             assert earliest == self.earliest_at(now_ms)
+            assert lost_below == max(self.cap_floor, self.ttl_floor_at(now_ms))
 
 
 class Oracle:
@@ -199,8 +197,8 @@ class Oracle:
     def __init__(self) -> None:
         self.topics: dict[str, OracleTopic] = {}
 
-    def put(self, name: str, config: TopicConfig, now_ms: int, *, deferred: bool) -> bool:
-        """Whether the topic was created; `deferred` when its batch ends with `enforce`."""
+    def put(self, name: str, config: TopicConfig, now_ms: int) -> bool:
+        """Whether the topic was created."""
         topic = self.topics.get(name)
         if topic is None:
             self.topics[name] = OracleTopic(config)
@@ -208,9 +206,7 @@ class Oracle:
         if topic.config != config:
             topic.expire(now_ms)
             topic.config = config
-            topic.reconfigured = True
-            if not deferred:
-                topic.enforce(now_ms)
+            topic.enforce(now_ms)
         return False
 
 

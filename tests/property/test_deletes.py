@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.property import cuts
-from tests.property.cuts import CONFIGS, Cut, Oracle, Write
+from tests.property.cuts import CONFIGS, Cut, Oracle, Turn, Write
 from tests.property.rig import Rig
 from topicsd.model.commands import (
     Appended,
@@ -20,6 +20,7 @@ from topicsd.model.commands import (
     PutTopic,
     RecordsDeleted,
     Reply,
+    TopicPut,
 )
 from topicsd.reader import DiffPage, DiffQuery, TopicView
 from topicsd.storage.board import BoardRow
@@ -73,6 +74,16 @@ class DeleteMachine(RuleBasedStateMachine):
         first = topic.delete(command.before_seq, command.match, self.now)
         replies = [_gist(reply) for reply in self.rig.run([[command, command]])]
         assert [first, (0, *first[1:])] == replies
+
+    @rule(turn=cuts.turns, crash=st.booleans())
+    def change_limits(self, turn: Turn, crash: bool) -> None:
+        """What a limit took stays gone when it is loosened, and through a crash right after."""
+        topic = self.topics[turn.name]
+        config = msgspec.structs.replace(topic.config, **turn.limits)
+        topic.configure(config, self.now)
+        assert self.rig.run([[PutTopic(turn.name, config, True)]]) == [TopicPut(False, config)]
+        if crash:
+            self.crash()
 
     def _expect(
         self, pipeline: list[list[Write | Cut]]
@@ -165,13 +176,13 @@ class DeleteMachine(RuleBasedStateMachine):
                     for topic in possible
                     if (topic.head, list(topic.at(self.now).kept)) == (row.head_seq, seen)
                 )
-            self.topics[name].follow_crash(row, self.now)
+            self.topics[name].follow_restart(row)
 
     def _recover(self) -> None:
         summary = self.rig.start()
         assert (summary.corrupt_frames, summary.lost_records) == (0, 0)
         for name, topic in self.topics.items():
-            topic.follow_crash(self._row(name), self.now)
+            topic.follow_restart(self._row(name))
 
     @invariant()
     def states_are_the_same(self) -> None:

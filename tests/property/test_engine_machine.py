@@ -104,8 +104,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _expect(self, move: Move, command: Command, written: dict[str, OracleTopic]) -> object:
         if isinstance(command, PutTopic):
-            deferred = move.name in written
-            return self.oracle.put(move.name, command.config, self.now, deferred=deferred)
+            # What was written before it is complete by then.
+            for topic in written.values():
+                topic.enforce(self.now)
+            return self.oracle.put(move.name, command.config, self.now)
         if isinstance(move, Delete):
             return self._expect_delete(move, written)
         assert isinstance(move, Write)

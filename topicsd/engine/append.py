@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topicsd.engine import topics
+from topicsd.engine.held import Need
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
 from topicsd.model.commands import Append, Appended
+from topicsd.model.errors import TopicsError
 from topicsd.model.topic import TopicConfig
 from topicsd.storage.fs import is_full
 
@@ -35,15 +37,23 @@ def apply_append(engine: Engine, batch: Batch, outcome: Outcome, command: Append
         config = topics.config_for_append(command)
         _admit(engine, config, command, None)
         log = topics.create(engine, batch, outcome, command.topic, config)
+        batch.note_created(log)
     else:
         if log not in batch.chunks:
             # Staged records are in no segment yet, where expiry would look for them.
-            engine.retention.expire(log, now_ms)
+            engine.retention.notice(log, now_ms)
         _admit(engine, log.config, command, log)
         if log.changes:
             # A topic the catalog does not know yet: its records would not survive a crash.
             engine.commits.await_catalog(outcome, log.name)
-    reply = _stage(engine, batch, log, command, now_ms)
+    try:
+        reply = _stage(engine, batch, log, command, now_ms)
+    except TopicsError:
+        if created:
+            # A write that is refused leaves nothing, also no topic.
+            topics.uncreate(engine, batch, log)
+            outcome.need = Need()
+        raise
     reply.created = created
     outcome.appended = log
     return reply

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Frames up to this lsn are in the checkpoint.
 CHECKPOINT_LSN = "checkpoint_lsn"
+# How many expired idempotency keys a checkpoint forgets at least, if there are any.
+FORGET_KEYS_MIN = 10_000
 
 
 class Job:
@@ -51,7 +53,7 @@ class Job:
         self.droppable = engine.retention.take_droppable()
         self.emptied = engine.retention.take_emptied()
         self.keys = engine.keys.to_save()
-        self.forget = engine.keys.to_forget(engine.clock.now_ms())
+        self.now_ms = engine.clock.now_ms()
         self.parked = [volume.packs.parked() for volume in engine.volumes]
         self._thread = threading.Thread(target=self._run, daemon=True, name="checkpoint")
 
@@ -103,8 +105,8 @@ class Job:
         changes += [DropSegment(log_id, base) for log_id, base in self.emptied]
         if self.keys:
             changes.append(SaveKeys(self.keys))
-        if self.forget:
-            changes.append(ForgetKeys(self.forget))
+        # Faster than keys are saved, so that they cannot pile up, and never all at once.
+        changes.append(ForgetKeys(self.now_ms, FORGET_KEYS_MIN + 2 * len(self.keys)))
         return changes
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from topicsd.engine import write_many
+from topicsd.engine import topics, write_many
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
@@ -161,12 +161,15 @@ class Commits:
         return self._engine.wal.shards[shard].synced_lsn >= lsn
 
     def undo(self, batch: Batch, logs: list[Log]) -> None:
-        """Take back what was staged for these logs; their commands fail for want of space."""
+        """Take back what was staged for these logs, and those that were created for it.
+
+        Their commands fail for want of space.
+        """
         for log in logs:
             chunk = batch.undo(log, _DISK_FULL)
             self._engine.volume_of(log).cancel(log.spot, chunk.spot.location)
-            if not log.dropped:
-                self._engine.total_bytes -= chunk.payload_bytes
+            self._engine.total_bytes -= chunk.payload_bytes
+            topics.uncreate(self._engine, batch, log)
             for key, *_ in chunk.keys:
                 self._engine.keys.remove(log.id, key)
 
@@ -224,7 +227,7 @@ class Commits:
             engine.ages.note(log, now_ms)
             self.records += chunk.records
             limited = log.config.cap_records or log.config.cap_bytes or log.config.ttl_ms
-            if limited and not log.dropped:
+            if limited:
                 engine.retention.enforce(log, now_ms)
             batch.touched.add(log)
 

@@ -66,6 +66,20 @@ COMMANDS: dict[type, Callable[..., Reply]] = {
 _ALONE = (DeleteRecords, WriteMany)
 
 
+def _needs_commit(work: Batch, command: Command) -> bool:
+    """Whether what is staged must be committed before a command.
+
+    An append sees what is staged before it. Whatever else looks at a topic finds it
+    committed: its floors are then in the WAL's order, and it does not vanish when the write
+    that created it finds no room.
+    """
+    if isinstance(command, Append):
+        return False
+    if isinstance(command, _ALONE):
+        return bool(work.outcomes)
+    return command.topic in work.names
+
+
 class Engine:
     """One data directory, open for writing."""
 
@@ -125,7 +139,7 @@ class Engine:
         work = Batch()
         for ticket, command in batch:
             outcome = Outcome(ticket)
-            if isinstance(command, _ALONE) and work.outcomes:
+            if _needs_commit(work, command):
                 ready += self.commits.commit(work)
                 work = Batch()
             work.outcomes.append(outcome)

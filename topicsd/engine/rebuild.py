@@ -94,7 +94,7 @@ class Rebuild:
                 self._engine.keys.add(gathered.log, key, (written[0], written[1], written[2]))
 
     def delete(self, entry: DeleteEntry) -> None:
-        """Delete again what was deleted.
+        """Delete again what was deleted, if anything: an entry may bring floors alone.
 
         Its records may be marked already, and so may those of later entries: nothing is
         counted before the last entry. Caps and expiry had left fewer records than replay
@@ -106,8 +106,9 @@ class Rebuild:
         self._flush(gathered)
         gathered.deleted = True
         log, engine = gathered.log, self._engine
-        log.cap_floor = max(log.cap_floor, entry.cap_floor)
-        log.ttl_floor = max(log.ttl_floor, entry.ttl_floor)
+        # No floor is above what there is: a damaged frame may have taken records below it.
+        log.cap_floor = max(log.cap_floor, min(entry.cap_floor, log.next_seq))
+        log.ttl_floor = max(log.ttl_floor, min(entry.ttl_floor, log.next_seq))
         log.delete_below = max(log.delete_below, entry.before_seq)
         floor = max(entry.earliest_seq, entry.before_seq)
         log.earliest_seq = max(log.earliest_seq, min(floor, log.next_seq))
@@ -133,15 +134,16 @@ class Rebuild:
         )
         self._logs.pop(entry.log_id, None)
 
-    def finish(self, shown: Heads, *, trust_tail: bool) -> None:
+    def finish(self, shown: Heads, *, trust_tail: bool, trust_counts: bool) -> None:
         """Write what is gathered, account for lost tails, and publish.
 
-        `shown` are the log ids and heads that an earlier board showed.
+        `shown` are the log ids and heads that an earlier board showed. Counts are not to be
+        trusted when a delete may be missing whose flag bytes are in the segments.
         """
         for gathered in list(self._logs.values()):
             if gathered is not None:
                 self._finish_log(gathered, trust_tail)
-        if not trust_tail:
+        if not trust_counts:
             self._recount()
         for log_id, head in [*self._lost_tails(shown), *self._known_tails()]:
             found = self._find(log_id)
@@ -152,7 +154,7 @@ class Rebuild:
         self._engine.registry.reserve_ids(max(self._logs, default=0))
 
     def _recount(self) -> None:
-        """Count live records anew: a power loss may have kept flag bytes of a lost delete."""
+        """Count live records anew: segments may have kept flag bytes of a lost delete."""
         engine = self._engine
         for state in list(engine.catalog.load_board()):
             log = engine.registry.find_by_id(state.state.id)

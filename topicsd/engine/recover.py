@@ -104,7 +104,8 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
         if found.lsn > folded:
             for entry in frame.entries(found.body):
                 rebuild.apply(entry)
-    rebuild.finish(shown, trust_tail=same_boot)
+    corrupt_frames = sum(not damage.torn for damage in reader.damage)
+    rebuild.finish(shown, trust_tail=same_boot, trust_counts=same_boot and not corrupt_frames)
     engine.first_lsn = reader.last_lsn
     _set_aside(engine, reader)
     return RecoverySummary(
@@ -113,7 +114,7 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
         records=rebuild.records,
         lost_records=rebuild.lost_records,
         torn_tails=sum(damage.torn for damage in reader.damage),
-        corrupt_frames=sum(not damage.torn for damage in reader.damage),
+        corrupt_frames=corrupt_frames,
         elapsed_ms=(engine.clock.monotonic_us() - started) // 1000,
     )
 

@@ -108,7 +108,11 @@ class Registry:
 
     def cancel(self, log: Log) -> None:
         """Take back a log that was created and neither shown nor handed to the clerk."""
-        self._pending.pop(log.name)
+        if log.name in self._dropping:
+            # An earlier log of that name is on its way out of the catalog, not back.
+            self._pending[log.name] = None
+        else:
+            del self._pending[log.name]
         self._free_rows.append(log.row)
         self._count(-1)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topicsd.engine.log import Log, Rolled
-from topicsd.engine.staging import Batch
 from topicsd.model import errors
 from topicsd.model.topic import TopicConfig
 from topicsd.storage import place
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
 
 
-def change_volume(engine: Engine, batch: Batch, log: Log, config: TopicConfig) -> None:
+def change_volume(engine: Engine, log: Log, config: TopicConfig) -> None:
     """Copy every segment to the other volume and leave the old one."""
-    if log in batch.chunks or log.leaving is not None:
+    if log.leaving is not None:
         raise errors.throttled("durability_change", 1, retry_after_ms=100)
     source = engine.volume_of(log)
     resident = config.durability == "ephemeral"

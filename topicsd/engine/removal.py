@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from topicsd.engine.log import Log
+from topicsd.engine.space import refuse_when_full
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model import errors
 from topicsd.model.commands import DeleteRecords, RecordsDeleted
 from topicsd.model.match import Match
 from topicsd.storage import frame, place, segment
-from topicsd.storage.fs import is_full
 from topicsd.storage.shelf import Region
 from topicsd.storage.tags import only_live, scan_rows
 from topicsd.storage.view import Snapshot
@@ -42,6 +42,9 @@ class Removal(NamedTuple):
     payload_bytes: int
 
 
+_NOTHING = Removal(0, np.empty(0, dtype=np.int64), 0, 0)
+
+
 def apply_delete(
     engine: Engine, batch: Batch, outcome: Outcome, command: DeleteRecords
 ) -> RecordsDeleted:
@@ -50,7 +53,7 @@ def apply_delete(
     engine.commits.await_catalog(outcome, command.topic)
     if log is None:
         raise errors.topic_not_found(command.topic)
-    _expire(engine, log)
+    engine.retention.notice(log, engine.clock.now_ms())
     bound = log.head_seq + 1
     if command.before_seq is not None:
         bound = min(bound, command.before_seq)
@@ -68,22 +71,13 @@ def apply_delete(
     )
 
 
-def _expire(engine: Engine, log: Log) -> None:
-    """Notice what has expired, and show it even if nothing is deleted then."""
-    earliest_seq = log.earliest_seq
-    engine.retention.expire(log, engine.clock.now_ms())
-    if log.earliest_seq != earliest_seq:
-        engine.board.write(log.row, log.to_row())
-        engine.dirty[log.row] = log.id
-
-
 def plan_below(engine: Engine, log: Log, before_seq: int) -> Removal:
     """Everything below a seq."""
     if before_seq <= log.earliest_seq:
-        return Removal(0, np.empty(0, dtype=np.int64), 0, 0)
+        return _NOTHING
     snapshot = _snapshot(engine, log)
     records, payload = snapshot.live_between(log.earliest_seq, before_seq)
-    return Removal(before_seq, np.empty(0, dtype=np.int64), records, payload)
+    return Removal(before_seq, _NOTHING.seqs, records, payload)
 
 
 def plan_match(engine: Engine, log: Log, match: Match, before_seq: int) -> Removal:
@@ -109,23 +103,30 @@ def plan_match(engine: Engine, log: Log, match: Match, before_seq: int) -> Remov
 
 def remove(engine: Engine, outcome: Outcome, log: Log, removal: Removal) -> None:
     """Commit a removal: WAL, flag bytes, board, in this order."""
-    if not log.resident:
-        floors = (log.earliest_seq, log.cap_floor, log.ttl_floor)
-        parts = frame.delete_parts(log.id, removal.before_seq, floors, removal.seqs)
-        shard = engine.wal.shard_of(log.id)
-        gated = log.config.durability == "fsync"
-        try:
-            lsn = engine.wal.write(shard, parts, urgent=gated)
-        except OSError as error:
-            if is_full(error):
-                raise errors.storage_full("the disk is full") from None
-            raise
-        if gated:
-            outcome.need.shard, outcome.need.lsn, outcome.need.gated = shard, lsn, True
+    write_entry(engine, outcome, log, removal)
     settle(engine, log, removal)
     engine.board.write(log.row, log.to_row())
     engine.moved.add(log.row)
     engine.dirty[log.row] = log.id
+
+
+def write_entry(engine: Engine, outcome: Outcome, log: Log, removal: Removal = _NOTHING) -> None:
+    """Put a removal and the floors before it into the WAL; without one, just the floors.
+
+    The reply waits as the log's durability class demands. Nothing has happened when the disk
+    is full.
+    """
+    if log.resident:
+        return
+    floors = (log.earliest_seq, log.cap_floor, log.ttl_floor)
+    parts = frame.delete_parts(log.id, removal.before_seq, floors, removal.seqs)
+    shard = engine.wal.shard_of(log.id)
+    gated = log.config.durability == "fsync"
+    with refuse_when_full():
+        lsn = engine.wal.write(shard, parts, urgent=gated)
+    if gated:
+        outcome.need.add_sync(shard, lsn)
+        outcome.need.gated = True
 
 
 def settle(engine: Engine, log: Log, removal: Removal) -> None:
@@ -146,22 +147,26 @@ def settle(engine: Engine, log: Log, removal: Removal) -> None:
 
 def mark(engine: Engine, log: Log, snapshot: Snapshot, seqs: Seqs) -> list[int]:
     """Flip the flag bytes of single records; return the segments, by place in the snapshot."""
-    bases = np.array(snapshot.bases())
-    places = np.searchsorted(bases, seqs, side="right") - 1
-    indexes: list[int] = np.unique(places[places >= 0]).tolist()
-    for index in indexes:
-        base = int(bases[index])
-        rows = seqs[places == index] - base
+    bases = snapshot.bases()
+    seqs = np.sort(seqs)
+    stops = [*np.searchsorted(seqs, bases[1:]).tolist(), len(seqs)]
+    start = int(np.searchsorted(seqs, bases[0]))
+    marked = []
+    for index, (base, stop) in enumerate(zip(bases, stops, strict=True)):
+        rows, start = seqs[start:stop] - base, stop
+        if not len(rows):
+            continue
         # Behind a segment's last row there may be a gap: what was lost cannot be marked.
         rows = rows[rows < snapshot.region(index)[1]]
         active = base == log.spot.base_seq
         location = log.spot.location if active else place.OWN_FILES
         spot = log.spot._replace(base_seq=base, location=location)
         tier = snapshot.key(index).tier
-        engine.volumes[tier].mark_deleted(spot, rows.tolist())
+        engine.volumes[tier].mark_deleted(spot, rows)
         engine.checkpoints.note_written(tier, spot)
         engine.tiering.note_deleted(log.id, base)
-    return indexes
+        marked.append(index)
+    return marked
 
 
 def _payload(region: Region, rows: Seqs) -> int:

@@ -7,6 +7,7 @@ bring the old floor back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ from topicsd.storage.view import Snapshot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
+
+
+# What moving its floors changes in a log.
+_MOVED = ("earliest_seq", "cap_floor", "ttl_floor", "live", "payload_bytes", "parked_base")
 
 
 class Retention:
@@ -61,6 +66,31 @@ class Retention:
         log.earliest_seq = snapshot.first_visible(floor)
         self._subtract(log, records, payload)
         self.park_segments(log, snapshot)
+
+    def notice(self, log: Log, now_ms: int) -> None:
+        """Expire, and show it at once: the command may be refused, and the log forgotten.
+
+        It need not be in the WAL: expiry is a function of the clock, which readers and replay
+        apply again. That takes the same TTL, so a change of it writes the floors down.
+        """
+        earliest_seq = log.earliest_seq
+        self.expire(log, now_ms)
+        if log.earliest_seq != earliest_seq:
+            self._engine.board.write(log.row, log.to_row())
+            self._engine.dirty[log.row] = log.id
+
+    def remember(self, log: Log) -> Callable[[], None]:
+        """A function that takes back what happens to a log's floors from now on."""
+        values = {field: getattr(log, field) for field in _MOVED}
+        total_bytes, droppable = self._engine.total_bytes, len(self.droppable)
+
+        def take_back() -> None:
+            for field, value in values.items():
+                setattr(log, field, value)
+            self._engine.total_bytes = total_bytes
+            del self.droppable[droppable:]
+
+        return take_back
 
     def take_droppable(self) -> list[tuple[bool, int, int]]:
         taken, self.droppable = self.droppable, []

@@ -117,13 +117,31 @@ class Batch:
         self.touched: set[Log] = set()
         # Whether the chunks are one write, to be committed as a whole or not at all.
         self.together = False
+        # Names of the topics that have a chunk.
+        self.names: set[str] = set()
         self._saved: dict[Log, tuple[int, ...]] = {}
+        self._creations: dict[Log, tuple[Change, Callable[[], None]]] = {}
 
     def stage(self, log: Log, chunk: Chunk) -> None:
         """Make a chunk part of the batch, and save what its records change in the log."""
         if log not in self.chunks:
             self._saved[log] = tuple(getattr(log, field) for field in _STAGED)
             self.chunks[log] = chunk
+            self.names.add(log.name)
+
+    def note_created(self, log: Log) -> None:
+        """The change staged last creates a log for a write, and goes when the write fails."""
+        self._creations[log] = (self.changes[-1], self.settles[-1])
+
+    def uncreate(self, log: Log) -> bool:
+        """Take back the creation of a log; False when it was not created for a write."""
+        if log not in self._creations:
+            return False
+        change, settle = self._creations.pop(log)
+        self.changes.remove(change)
+        self.settles.remove(settle)
+        self.touched.discard(log)
+        return True
 
     def undo(self, log: Log, error: Failed) -> Chunk:
         """Take back all records staged for a log; their commands fail with `error`."""
@@ -132,4 +150,5 @@ class Batch:
         for outcome in self.outcomes:
             if outcome.appended is log:
                 outcome.reply, outcome.appended = error, None
+        self.names.discard(log.name)
         return self.chunks.pop(log)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from topicsd.engine import relocate
+from topicsd.engine import relocate, removal
 from topicsd.engine.log import Log
 from topicsd.engine.space import refuse_when_full
 from topicsd.engine.staging import Batch, Outcome
@@ -25,7 +25,9 @@ from topicsd.model.commands import (
     TopicFound,
     TopicPut,
 )
-from topicsd.model.topic import DEFAULT, TopicConfig
+from topicsd.model.errors import TopicsError
+from topicsd.model.topic import DEFAULT, TopicConfig, limits_of
+from topicsd.rules.floors import SEQ_BASE
 from topicsd.storage.board import BoardRow
 from topicsd.storage.catalog import CreateLog, DropLog, UpdateConfig
 
@@ -51,7 +53,9 @@ def apply_put(engine: Engine, batch: Batch, outcome: Outcome, command: PutTopic)
             log.name, f'topic "{log.name}" is a {kept} and stays one', type=kept
         )
     if config == log.config:
+        # Whoever repeats a change is told that it is done: that must not be too early.
         engine.commits.await_catalog(outcome, log.name)
+        engine.commits.await_written(outcome, log)
         return TopicPut(False, config)
     _configure(engine, batch, outcome, log, config)
     return TopicPut(False, config)
@@ -80,8 +84,7 @@ def apply_delete(
         engine.commits.await_catalog(outcome, command.topic)
         return TopicDeleted(False, [])
     if command.if_empty:
-        if log not in batch.chunks:
-            engine.retention.expire(log, engine.clock.now_ms())
+        engine.retention.notice(log, engine.clock.now_ms())
         if log.live:
             raise errors.topic_not_empty(log.name, log.live)
     engine.registry.drop(log)
@@ -123,20 +126,25 @@ def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: To
     return log
 
 
+def uncreate(engine: Engine, batch: Batch, log: Log) -> None:
+    """Take back a topic that the batch created for a write which is refused after all."""
+    if batch.uncreate(log):
+        engine.registry.cancel(log)
+
+
 def _configure(
     engine: Engine, batch: Batch, outcome: Outcome, log: Log, config: TopicConfig
 ) -> None:
-    settled = log not in batch.chunks
-    if settled:
-        # What expired under the old configuration stays gone under the new one.
-        engine.retention.expire(log, engine.clock.now_ms())
     if (config.durability == "ephemeral") != log.resident:
+        # Its records are not in the WAL, so its floors need not be: a checkpoint has both.
+        engine.retention.notice(log, engine.clock.now_ms())
         with refuse_when_full():
-            relocate.change_volume(engine, batch, log, config)
-    log.config = config
-    engine.registry.pin(log)
-    if settled:
+            relocate.change_volume(engine, log, config)
+        log.config = config
         engine.retention.enforce(log, engine.clock.now_ms())
+    else:
+        _apply_limits(engine, outcome, log, config)
+    engine.registry.pin(log)
 
     def settle() -> None:
         for directory in log.leaving or ():
@@ -151,3 +159,25 @@ def _configure(
     change = UpdateConfig(log.id, _config_json(config))
     engine.commits.stage_change(batch, outcome, change, settle)
     batch.touched.add(log)
+
+
+def _apply_limits(engine: Engine, outcome: Outcome, log: Log, config: TopicConfig) -> None:
+    """Take a configuration over, with what its limits evict; all or nothing.
+
+    Replay finds what caps and expiry took by the limits it finds in the catalog. Those that
+    held until now are gone from there, so what they took goes into the WAL with the rest.
+    """
+    now_ms = engine.clock.now_ms()
+    before, take_back = log.config, engine.retention.remember(log)
+    # What expired under the old configuration stays gone under the new one.
+    engine.retention.expire(log, now_ms)
+    log.config = config
+    engine.retention.enforce(log, now_ms)
+    if limits_of(before) == limits_of(config) or max(log.cap_floor, log.ttl_floor) == SEQ_BASE:
+        return
+    try:
+        removal.write_entry(engine, outcome, log)
+    except TopicsError:
+        take_back()
+        log.config = before
+        raise

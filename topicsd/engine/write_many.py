@@ -47,11 +47,6 @@ def apply_write_many(engine: Engine, batch: Batch, outcome: Outcome, command: Wr
 def take_back(engine: Engine, batch: Batch) -> None:
     """Undo everything that was staged, created topics included."""
     engine.commits.undo(batch, list(batch.chunks))
-    for log in batch.touched:
-        engine.registry.cancel(log)
-    batch.touched.clear()
-    batch.changes.clear()
-    batch.settles.clear()
     for outcome in batch.outcomes:
         outcome.need = Need()
         outcome.appended = None

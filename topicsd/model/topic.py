@@ -2,7 +2,8 @@
 
 `TopicConfig` is always complete and already clamped. `parse` turns a decoded JSON object
 into one; unknown fields are ignored, a known field of the wrong type or an unknown value
-of a known enum is refused. Stored in the catalog as JSON and echoed in full.
+of a known enum is refused. JSON has one type of number, so `10.0` and `1e1` are the integer
+10. Stored in the catalog as JSON and echoed in full.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT = TopicConfig()
 
 
+def limits_of(config: TopicConfig) -> tuple[object, ...]:
+    """What decides which records a topic loses to caps and expiry."""
+    return config.ttl_ms, config.cap_records, config.cap_bytes, config.discard
+
+
 def parse(raw: Any, topic: str) -> TopicConfig:
     """Read a configuration object for `topic`, or raise `invalid_request`."""
     if not isinstance(raw, dict):
@@ -72,6 +78,11 @@ def parse(raw: Any, topic: str) -> TopicConfig:
     )
 
 
+def whole(value: Any) -> Any:
+    """A number without a fraction as an integer, however it was written; others as they are."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 def _durability(raw: dict[str, Any]) -> dict[str, Any]:
     """An explicit `durability` wins; otherwise `durable` picks fsync or disk (API 0.10)."""
     durable = _bool(raw, "durable", False)
@@ -87,7 +98,7 @@ def _choice(raw: dict[str, Any], field: str, allowed: tuple[str, ...], default: 
 
 
 def _u64(raw: dict[str, Any], field: str, default: int) -> int:
-    value = raw.get(field, default)
+    value = whole(raw.get(field, default))
     if type(value) is not int or not 0 <= value <= U64_MAX:
         raise errors.invalid_request(f"{field} must be an unsigned 64-bit integer", field=field)
     return value
@@ -101,7 +112,7 @@ def _bool(raw: dict[str, Any], field: str, default: bool) -> bool:
 
 
 def _priority(raw: dict[str, Any]) -> int | None:
-    value = raw.get("priority")
+    value = whole(raw.get("priority"))
     if value is None:
         return None
     if type(value) is not int or not -(2**31) <= value < 2**31:

@@ -8,7 +8,9 @@ tombstone; one that merely fell into deleted records advances silently.
 
 Besides the floors a log may have gaps: ranges in the middle that a crash or a corrupt
 file took. They are reported the same way, with the reason "lost", when a cursor arrives
-at one; a read that starts before a gap ends at it.
+at one; a read that starts before a gap ends at it. A delete of the records around a gap
+moves `earliest_seq` past it and stays silent, but does not silence the gap: a cursor below
+still hears of it, of exactly the lost seqs above the cursor, one gap a response.
 """
 
 from __future__ import annotations
@@ -51,18 +53,27 @@ class ReadPlan(NamedTuple):
 def plan_read(from_seq: int, floors: Floors, gaps: Sequence[tuple[int, int]]) -> ReadPlan:
     """Decide what a cursor reads next. `gaps` are lost ranges in ascending order."""
     tombstone = _below_floor(from_seq, floors)
-    start = from_seq + 1 if from_seq <= floors.head_seq else SEQ_BASE
-    start = max(start, floors.earliest_seq)
+    if tombstone is None:
+        start = from_seq + 1
+    else:
+        # It tells of everything below the first record, gaps included.
+        tombstone = _with_gaps_below(tombstone, floors, gaps)
+        start = floors.earliest_seq
     for gap_from, gap_to in gaps:
         if gap_to < start:
             continue
-        if gap_from > start:
-            return ReadPlan(start, gap_from - 1, tombstone)
+        readable = max(start, floors.earliest_seq)
+        if gap_from > readable:
+            return ReadPlan(readable, gap_from - 1, tombstone)
         # The gap is entered at its beginning, or in the middle by an old cursor.
-        lost = _tombstone(start, gap_to, "lost", floors)
+        lost_from = max(gap_from, start)
+        if tombstone is not None and lost_from > tombstone.gap_to + 1:
+            # Only deleted records lie between two gaps: the next read tells of the second.
+            return ReadPlan(lost_from, lost_from - 1, tombstone)
+        lost = _tombstone(lost_from, gap_to, "lost", floors)
         tombstone = lost if tombstone is None else _join(tombstone, lost)
         start = gap_to + 1
-    return ReadPlan(start, floors.head_seq, tombstone)
+    return ReadPlan(max(start, floors.earliest_seq), floors.head_seq, tombstone)
 
 
 def _below_floor(from_seq: int, floors: Floors) -> Tombstone | None:
@@ -77,16 +88,33 @@ def _below_floor(from_seq: int, floors: Floors) -> Tombstone | None:
     return _tombstone(wanted, floors.earliest_seq - 1, reason, floors)
 
 
+def _with_gaps_below(
+    tombstone: Tombstone, floors: Floors, gaps: Sequence[tuple[int, int]]
+) -> Tombstone:
+    """Say "mixed" when a gap in the range was lost to neither cap nor expiry."""
+    evict_floor = max(floors.cap_floor, floors.ttl_floor, floors.lost_floor)
+    if tombstone.reason != "recreated" and any(
+        gap_to >= max(evict_floor, tombstone.gap_from) and gap_from < floors.earliest_seq
+        for gap_from, gap_to in gaps
+    ):
+        return tombstone._replace(reason=_joined_reason(tombstone.reason, "lost"))
+    return tombstone
+
+
 def _tombstone(gap_from: int, gap_to: int, reason: str, floors: Floors) -> Tombstone:
     missed = max(gap_to - gap_from + 1, 0)
     return Tombstone(gap_from, gap_to, reason, missed, floors.earliest_seq, floors.head_seq)
 
 
 def _join(first: Tombstone, second: Tombstone) -> Tombstone:
-    """One tombstone for two adjoining losses: a response carries at most one."""
-    reason = first.reason if first.reason == second.reason else "mixed"
+    """One tombstone for two losses that touch or overlap: a response carries at most one."""
+    gap_to = max(first.gap_to, second.gap_to)
     return first._replace(
-        gap_to=second.gap_to,
-        reason=reason,
-        missed_estimate=first.missed_estimate + second.missed_estimate,
+        gap_to=gap_to,
+        reason=_joined_reason(first.reason, second.reason),
+        missed_estimate=max(gap_to - first.gap_from + 1, 0),
     )
+
+
+def _joined_reason(first: str, second: str) -> str:
+    return first if first == second else "mixed"

@@ -30,7 +30,8 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
     8   earliest  u64   the log's floors before the delete: what caps and expiry took
     16  cap       u64   until then cannot be found again from a later state
     24  ttl       u64
-    32  seqs      u64 * n, single records deleted
+    32  seqs      u64 * n, single records deleted; with no seqs and a `before` of 0 the entry
+                  is there for the floors, which a change of limits moved or makes unfindable
 
     KEYS payload: msgpack array of (key, first_seq, last_seq, ts)
 

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from topicsd.model.record import DELETED, ROW_BYTES
-from topicsd.storage import place, segment
+from topicsd.model.record import ROW_BYTES
+from topicsd.storage import flags, place, segment
 from topicsd.storage.fs import Files
 from topicsd.storage.pack import Packs
 
@@ -25,9 +25,6 @@ IDX_STEP_MIN: Final = 1 << 17
 IDX_STEP_MAX: Final = 2 << 20
 # Beyond this many dirty segments one sync of the whole volume is cheaper.
 SYNC_ONE_BY_ONE_MAX: Final = 64
-
-
-_DELETED_FLAG = bytes([DELETED])
 
 
 class Spot(NamedTuple):
@@ -125,15 +122,14 @@ class Volume:
             self._files.write_at(fd, rows, start + spot.rows * ROW_BYTES)
         return spot._replace(rows=spot.rows + len(rows) // ROW_BYTES, end=spot.end + len(dat))
 
-    def mark_deleted(self, spot: Spot, rows: list[int]) -> None:
-        """Flip the delete flags of rows; one byte each, so no crash leaves half a flag."""
+    def mark_deleted(self, spot: Spot, rows: flags.Rows) -> None:
+        """Flip the delete flags of rows."""
         if spot.location == place.OWN_FILES:
             fd = self._handle(spot.log_id, spot.base_seq).idx_fd
             start = place.IDX_HEADER_BYTES
         else:
             fd, start = self.packs.fd(spot.location), place.block_position(spot.location)
-        for row in rows:
-            self._files.write_at(fd, _DELETED_FLAG, start + row * ROW_BYTES + ROW_BYTES - 1)
+        flags.mark_deleted(self._files, fd, start, rows)
 
     def read(self, spot: Spot) -> tuple[bytes, bytes]:
         """All rows and records written to a spot."""

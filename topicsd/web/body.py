@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from topicsd.model import errors
 from topicsd.model.errors import TopicsError
+from topicsd.model.topic import whole
 from topicsd.web.request import Request
 
 T = TypeVar("T")
@@ -24,9 +25,11 @@ _WITH_BODY = frozenset({"POST", "PUT"})
 _GZIP_WBITS = 31
 _GZIP_NAMES = frozenset({"gzip", "x-gzip"})
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
+_FLOAT_FOR_INT = re.compile(r"^Expected `int[^`]*`, got `float`")
 _PATH = re.compile(r" - at `(?:key in )?\$\.?(?P<field>[^`]*)`$")
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_VALUE: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 def check_head(request: Request, max_body_bytes: int) -> None:
@@ -92,13 +95,29 @@ def check_utf8(body: bytes) -> None:
 def decode_json(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode, or raise `invalid_request` naming the field that has the wrong type."""
     try:
-        return decoder.decode(body)
+        try:
+            return decoder.decode(body)
+        except msgspec.ValidationError as error:
+            if not _FLOAT_FOR_INT.search(str(error)):
+                raise
+            return _decode_whole(decoder, body)
     except msgspec.ValidationError as error:
         raise _mistyped(str(error)) from None
     except msgspec.DecodeError as error:
         raise errors.invalid_request(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise errors.invalid_request("the body is nested too deeply") from None
+
+
+def _decode_whole(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Decode again, taking `10.0` for 10: rare, so the first attempt does not look for it."""
+    kind: Any = decoder.type
+    values = {
+        name: whole(_VALUE.decode(raw))
+        for name, raw in _FIELDS.decode(body).items()
+        if name in kind.__struct_encode_fields__
+    }
+    return msgspec.convert(values, kind)
 
 
 def _mistyped(message: str) -> TopicsError:

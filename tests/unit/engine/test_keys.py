@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.driver import Driver, append
 from tests.faults.dump import dump
+from topicsd.engine import checkpoint
 from topicsd.model.commands import Appended, DeleteTopic
 from topicsd.model.settings import Settings
 
@@ -111,3 +112,48 @@ def test_keys_out_of_their_window_are_forgotten(driver: Driver) -> None:
     assert log is not None
     assert driver.engine.catalog.find_key(log.id, "old") is None
     assert driver.engine.catalog.find_key(log.id, "new") is not None
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_keys_of_a_quiet_topic_are_forgotten_too(settings: Settings, restart: bool) -> None:
+    """Nobody has to write to it, or even to load it."""
+    driver = Driver(settings)
+    driver.append("quiet", b"1", idempotency_key="old")
+    driver.put("patient", idempotency_window_ms=2**64 - 1)
+    driver.append("patient", b"1", idempotency_key="old")
+    quiet, patient = (driver.engine.registry.find(name) for name in ("quiet", "patient"))
+    assert quiet is not None and patient is not None
+    driver.checkpoint()
+    if restart:
+        driver.close()
+        driver = Driver(settings)
+    driver.clock.advance(WINDOW_MS + 1)
+    driver.append("busy", b"1", idempotency_key="new")
+    driver.checkpoint()
+    assert driver.engine.catalog.find_key(quiet.id, "old") is None
+    assert driver.engine.catalog.find_key(patient.id, "old") is not None
+    assert driver.append("patient", b"2", idempotency_key="old").deduped
+    driver.close()
+
+
+def test_a_checkpoint_forgets_a_bounded_number_of_keys(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than it saves, so that the rest goes with the next ones."""
+    monkeypatch.setattr(checkpoint, "FORGET_KEYS_MIN", 4)
+    driver.run(*[append("topic", b"1", idempotency_key=f"k{number}") for number in range(10)])
+    driver.checkpoint()
+    driver.clock.advance(WINDOW_MS + 1)
+    left = []
+    for number in range(3):
+        driver.append("other", b"1", idempotency_key=f"k{number}" if number == 0 else None)
+        driver.checkpoint()
+        left.append(_count_keys(driver, "topic", 10))
+    assert left == [4, 0, 0]
+
+
+def _count_keys(driver: Driver, topic: str, count: int) -> int:
+    log = driver.engine.registry.find(topic)
+    assert log is not None
+    found = [driver.engine.catalog.find_key(log.id, f"k{number}") for number in range(count)]
+    return sum(record is not None for record in found)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.driver import Driver, append
 from tests.faults.dump import Seen, dump
-from topicsd.model.commands import Failed, PutTopic
+from topicsd.model.commands import Failed, PutTopic, TopicPut
 from topicsd.model.settings import Settings
 from topicsd.model.topic import TopicConfig
 
@@ -83,13 +83,16 @@ def test_a_disk_topic_that_became_ephemeral_is_empty_after_a_crash(settings: Set
 
 
 def test_a_move_waits_for_what_is_under_way(settings: Settings) -> None:
-    """Records staged in the same batch are in no segment yet."""
+    """Records written in the same batch move too; a second move waits for the first."""
     driver = Driver(settings)
     driver.put("topic")
     ephemeral = PutTopic("topic", TopicConfig(durability="ephemeral"), True)
-    refused = driver.run(append("topic", b"1"), ephemeral)[1]
+    disk = PutTopic("topic", TopicConfig(durability="disk"), True)
+    _, moved, refused = driver.run(append("topic", b"1"), ephemeral, disk)
+    assert moved == TopicPut(False, ephemeral.config)
     assert isinstance(refused, Failed) and refused.code == "throttled"
-    driver.put("topic", durability="ephemeral")
+    assert _seen(settings).count == 1
+    driver.run(disk)
     assert _seen(settings).count == 1
     driver.close()
 

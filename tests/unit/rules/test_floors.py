@@ -97,10 +97,80 @@ def test_losses_that_touch_are_one_tombstone() -> None:
     assert plan.tombstone == _lost(WHOLE, 11, 25, "lost")
 
 
-def test_gaps_below_the_floor_are_forgotten() -> None:
-    """They are part of what the floor reports."""
+def test_gaps_below_the_involuntary_floor_are_part_of_what_it_reports() -> None:
+    """Whatever took them first, the cap would have."""
     assert plan_read(0, CAPPED, [(10, 20)]).tombstone == _lost(CAPPED, 1, 50, "cap")
-    assert plan_read(0, DELETED, [(40, 60)]) == ReadPlan(61, 100, _lost(DELETED, 51, 60, "lost"))
+
+
+# A cap took what is below 11, a delete what is below 51, as far as it was not lost before.
+CAPPED_DELETED = Floors(100, 51, 11, 1, 1)
+EXPIRED_DELETED = Floors(100, 51, 1, 11, 1)
+ALL_DELETED = Floors(100, 101, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("from_seq", "floors", "gaps", "expected"),
+    [
+        # From anywhere below the gap: the gap itself, and on from the first record.
+        (0, DELETED, [(11, 20)], (51, 100, (11, 20, "lost"))),
+        (9, DELETED, [(11, 20)], (51, 100, (11, 20, "lost"))),
+        (10, DELETED, [(11, 20)], (51, 100, (11, 20, "lost"))),
+        # From inside it: what is above the cursor.
+        (11, DELETED, [(11, 20)], (51, 100, (12, 20, "lost"))),
+        (19, DELETED, [(11, 20)], (51, 100, (20, 20, "lost"))),
+        # From above it: the delete alone, which is silent.
+        (20, DELETED, [(11, 20)], (51, 100, None)),
+        (49, DELETED, [(11, 20)], (51, 100, None)),
+        # A gap that reaches the first record, and one that reaches beyond it.
+        (0, DELETED, [(40, 50)], (51, 100, (40, 50, "lost"))),
+        (0, DELETED, [(40, 60)], (61, 100, (40, 60, "lost"))),
+        (45, DELETED, [(40, 60)], (61, 100, (46, 60, "lost"))),
+        # Of several gaps each is told by a read of its own; touching ones are one.
+        (0, DELETED, [(11, 20), (31, 35)], (31, 30, (11, 20, "lost"))),
+        (30, DELETED, [(11, 20), (31, 35)], (51, 100, (31, 35, "lost"))),
+        (0, DELETED, [(11, 20), (21, 35)], (51, 100, (11, 35, "lost"))),
+        (0, DELETED, [(11, 20), (51, 60)], (51, 50, (11, 20, "lost"))),
+        (0, DELETED, [(11, 20), (71, 80)], (51, 70, (11, 20, "lost"))),
+        # Nothing is left to read behind it.
+        (0, ALL_DELETED, [(91, 100)], (101, 100, (91, 100, "lost"))),
+        # Below a floor the tombstone of the floor covers the gap, for both reasons.
+        (0, CAPPED_DELETED, [(21, 30)], (51, 100, (1, 50, "mixed"))),
+        (0, EXPIRED_DELETED, [(5, 30)], (51, 100, (1, 50, "mixed"))),
+        (0, CAPPED_DELETED, [(3, 8)], (51, 100, (1, 50, "cap"))),
+        (0, EMPTIED, [(3, 8)], (101, 100, (1, 100, "lost"))),
+        (10, CAPPED_DELETED, [(21, 30)], (51, 100, (21, 30, "lost"))),
+        (30, CAPPED_DELETED, [(21, 30)], (51, 100, None)),
+        # Another life of the topic: all of it is told at once.
+        (200, DELETED, [(11, 20)], (51, 100, (1, 100, "recreated"))),
+    ],
+)
+def test_a_delete_around_a_gap_does_not_silence_it(
+    from_seq: int,
+    floors: Floors,
+    gaps: list[tuple[int, int]],
+    expected: tuple[int, int, tuple[int, int, str] | None],
+) -> None:
+    """Involuntary loss is told although what surrounded it was deleted on purpose."""
+    start, stop, loss = expected
+    tombstone = None if loss is None else _lost(floors, *loss)
+    assert plan_read(from_seq, floors, gaps) == ReadPlan(start, stop, tombstone)
+
+
+def test_every_lost_seq_is_told_to_a_cursor_that_follows_its_reads() -> None:
+    """Whatever the first cursor, and in ranges that do not overlap."""
+    floors, gaps = Floors(100, 51, 1, 1, 1), [(5, 9), (11, 20), (31, 35), (60, 70), (96, 100)]
+    for cursor in range(101):
+        told: list[int] = []
+        from_seq, wanted = cursor, cursor
+        while from_seq < floors.head_seq:
+            plan = plan_read(from_seq, floors, gaps)
+            if plan.tombstone is not None:
+                assert plan.tombstone.reason == "lost"
+                told += range(plan.tombstone.gap_from, plan.tombstone.gap_to + 1)
+            from_seq = max(plan.stop, plan.start - 1)
+        assert told == [
+            seq for first, last in gaps for seq in range(first, last + 1) if seq > wanted
+        ]
 
 
 def test_a_recreated_topic_with_a_gap_at_its_start_reports_both_at_once() -> None:
@@ -108,3 +178,4 @@ def test_a_recreated_topic_with_a_gap_at_its_start_reports_both_at_once() -> Non
     plan = plan_read(200, WHOLE, [(1, 10)])
     assert plan.start == 11 and plan.stop == 100
     assert plan.tombstone is not None and plan.tombstone.reason in ("recreated", "mixed")
+    assert plan.tombstone[:2] == (1, 100) and plan.tombstone.missed_estimate == 100

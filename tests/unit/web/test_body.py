@@ -120,11 +120,18 @@ class Sample(msgspec.Struct):
 DECODER = msgspec.json.Decoder(Sample)
 
 
+@pytest.mark.parametrize("content", [b'{"number":12.0}', b'{"words":[],"number":1.2e1}'])
+def test_a_number_without_a_fraction_is_an_integer(content: bytes) -> None:
+    """However it was written: JSON has one type of number."""
+    number = body.decode_json(DECODER, content).number
+    assert (12, int) == (number, type(number))
+
+
 @pytest.mark.parametrize(
     ("content", "field"),
     [
         (b'{"number":"1"}', "number"),
-        (b'{"number":1.0}', "number"),
+        (b'{"number":1.5}', "number"),
         (b'{"number":true}', "number"),
         (b'{"number":null}', "number"),
         (b'{"words":["a",2]}', "words[1]"),

@@ -75,7 +75,7 @@ def test_fields_defaults_and_clamps(world: World, body: bytes, field: str, expec
 @pytest.mark.parametrize(
     "body",
     [b"[]", b'{"from_seq":-1}', b'{"from_seq":18446744073709551616}', b'{"from_seq":"1"}',
-     b'{"from_seq":1.0}', b'{"limit":-1}', b'{"limit":true}', b'{"node":1}', b'{"node":[1]}',
+     b'{"from_seq":1.5}', b'{"limit":-1}', b'{"limit":true}', b'{"node":1}', b'{"node":[1]}',
      b'{"include_tags":1}', b'{"include_meta":null}', b'{"wait_ms":-1}', b'{"wait_ms":"x"}',
      b'{"node":"\\ud800"}', b'{"node":"\xff"}'],
 )  # fmt: skip

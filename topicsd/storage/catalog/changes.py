@@ -98,16 +98,17 @@ class SaveState:
 
 @dataclass(frozen=True, slots=True)
 class SaveKeys:
-    """Insert or replace idempotency keys: (log_id, key, first_seq, last_seq, ts)."""
+    """Insert or replace idempotency keys: (log_id, key, first_seq, last_seq, ts, expires_ts)."""
 
-    keys: Sequence[tuple[int, str, int, int, int]]
+    keys: Sequence[tuple[int, str, int, int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetKeys:
-    """Delete keys older than a time of their log: (log_id, before_ts)."""
+    """Delete keys that have expired, of all logs, the oldest first and at most `limit`."""
 
-    floors: Sequence[tuple[int, int]]
+    now_ms: int
+    limit: int
 
 
 Change = (
@@ -150,10 +151,16 @@ _SAVE_STATE = "UPDATE logs SET {} WHERE id = ?1".format(
     ", ".join(f"{column} = ?{place}" for place, column in enumerate(STATE_COLUMNS, 2))
 )
 _SAVE_KEY = """
-INSERT INTO idempotency (log_id, key, first_seq, last_seq, ts)
-SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM logs WHERE id = ?1)
+INSERT INTO idempotency (log_id, key, first_seq, last_seq, ts, expires_ts)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM logs WHERE id = ?1)
 ON CONFLICT (log_id, key) DO UPDATE
-SET first_seq = excluded.first_seq, last_seq = excluded.last_seq, ts = excluded.ts
+SET first_seq = excluded.first_seq, last_seq = excluded.last_seq, ts = excluded.ts,
+    expires_ts = excluded.expires_ts
+"""
+FORGET_KEYS = """
+DELETE FROM idempotency WHERE (log_id, key) IN (
+    SELECT log_id, key FROM idempotency WHERE expires_ts < ? ORDER BY expires_ts LIMIT ?
+)
 """
 
 
@@ -243,7 +250,7 @@ def _save_keys(connection: apsw.Connection, change: SaveKeys) -> None:
 
 
 def _forget_keys(connection: apsw.Connection, change: ForgetKeys) -> None:
-    connection.executemany("DELETE FROM idempotency WHERE log_id = ? AND ts < ?", change.floors)
+    connection.execute(FORGET_KEYS, (change.now_ms, change.limit))
 
 
 APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {

@@ -27,7 +27,7 @@ from topicsd.storage.catalog import (
     SetMeta,
     UpdateConfig,
 )
-from topicsd.storage.catalog.changes import APPLY
+from topicsd.storage.catalog.changes import APPLY, FORGET_KEYS
 
 NewLog = Callable[..., CreateLog]
 
@@ -93,7 +93,7 @@ def test_drop_log_takes_everything_of_it(two: CatalogWriter) -> None:
             [
                 SaveSegment(segment(log_id)),
                 RecordGap(log_id, 5, 9, "crash", 1),
-                SaveKeys([(log_id, "k", 1, 2, 3)]),
+                SaveKeys([(log_id, "k", 1, 2, 3, 4)]),
             ]
         )
     two.commit([DropLog(1), DropLog(77)])
@@ -155,30 +155,40 @@ def test_a_checkpoint_skips_logs_that_are_gone(two: CatalogWriter) -> None:
     """State and keys of a log dropped meanwhile are no error and leave nothing behind."""
     two.commit([DropLog(1)])
     two.commit([SaveState([LogState(1, head_seq=3), LogState(2, head_seq=4)])])
-    two.commit([SaveKeys([(1, "k", 1, 1, 1), (2, "k", 1, 1, 1)])])
+    two.commit([SaveKeys([(1, "k", 1, 1, 1, 1), (2, "k", 1, 1, 1, 1)])])
     assert [row[0] for row in two.load_states()] == [2]
     assert two.find_key(1, "k") is None
     assert two.find_key(2, "k") is not None
 
 
 def test_keys_are_saved_replaced_and_forgotten(two: CatalogWriter) -> None:
-    """A key belongs to its log, byte for byte, and expires by the time of that log."""
-    two.commit([SaveKeys([(1, "k", 1, 2, 10), (1, "K", 3, 4, 20), (2, "k", 5, 6, 10)])])
-    two.commit([SaveKeys([(1, "k", 7, 8, 30)])])
+    """A key belongs to its log, byte for byte; the last use of it says when it expires."""
+    keys = [(1, "k", 1, 2, 10, 15), (1, "K", 3, 4, 20, 25), (2, "k", 5, 6, 10, 40)]
+    two.commit([SaveKeys(keys)])
+    two.commit([SaveKeys([(1, "k", 7, 8, 30, 35)])])
     assert two.find_key(1, "k") == (1, "k", 7, 8, 30)
     assert two.find_key(1, "K") == (1, "K", 3, 4, 20)
-    two.commit([ForgetKeys([(1, 30), (2, 10)])])
+    two.commit([ForgetKeys(35, 10)])
     assert two.find_key(1, "K") is None
     assert two.find_key(1, "k") is not None
     assert two.find_key(2, "k") is not None
 
 
+def test_keys_are_forgotten_in_bounded_steps(two: CatalogWriter) -> None:
+    """Of all logs, those that expired first."""
+    two.commit([SaveKeys([(1 + n % 2, f"k{n}", 1, 1, 0, n) for n in range(10)])])
+    for step in range(4):
+        two.commit([ForgetKeys(9, 3)])
+        kept = [n for n in range(10) if two.find_key(1 + n % 2, f"k{n}") is not None]
+        assert kept == list(range(min(3 * step + 3, 9), 10))
+
+
 def test_forgetting_keys_seeks(writer: CatalogWriter) -> None:
-    """Expiry reads only what it deletes."""
-    plan = writer._rows(
-        "EXPLAIN QUERY PLAN DELETE FROM idempotency WHERE log_id = ? AND ts < ?", 1, 1
-    )
-    assert "idempotency_by_ts (log_id=? AND ts<?)" in plan[0][3]
+    """Expiry reads only what it deletes, in order of its time."""
+    plan = "\n".join(row[3] for row in writer._rows(f"EXPLAIN QUERY PLAN {FORGET_KEYS}", 1, 1))
+    assert "SEARCH idempotency USING PRIMARY KEY (log_id=? AND key=?)" in plan
+    assert "USING COVERING INDEX idempotency_by_expiry (expires_ts<?)" in plan
+    assert "SCAN idempotency" not in plan and "TEMP B-TREE FOR ORDER" not in plan
 
 
 def test_a_failed_commit_changes_nothing(two: CatalogWriter, new_log: NewLog) -> None:

@@ -86,9 +86,9 @@ def test_a_newer_catalog_is_refused(path: Path) -> None:
 def test_a_changed_migration_is_refused(path: Path) -> None:
     """History that was edited on either side is refused, naming the migration."""
     create(path)
-    name, sql = migration_files()[0]
+    (name, sql), *later = migration_files()
     with pytest.raises(CatalogChanged, match=re.escape(name)):
-        CatalogWriter(path, [(name, sql + " ")])
+        CatalogWriter(path, [(name, sql + " "), *later])
     tamper(path, "UPDATE migrations SET checksum = 'forged'")
     with pytest.raises(CatalogChanged, match="forged"):
         CatalogWriter(path)
@@ -149,3 +149,25 @@ def test_schema_file_is_what_the_migrations_make(path: Path) -> None:
     written.execute((ROOT / "schema" / "catalog.sql").read_text())
     assert described(written) == described(migrated)
     migrated.close()
+
+
+def test_keys_of_an_old_catalog_get_the_end_of_their_window(path: Path) -> None:
+    """The second migration: by the configuration of their log, as far as a time can go."""
+    create(path, list(migration_files()[:1]))
+    windows = {1: 500, 2: 0, 3: 2**64 - 1}
+    for log_id, window in windows.items():
+        config = f'{{"idempotency_window_ms":{window}}}'
+        tamper(
+            path,
+            f"INSERT INTO logs (id, row, name, kind, epoch, config, created_ts) "
+            f"VALUES ({log_id}, {log_id}, 't{log_id}', 'topic', 1, '{config}', 1);"
+            f"INSERT INTO idempotency VALUES ({log_id}, 'k', 1, 1, 1700000000000)",
+        )
+    create(path)
+    connection = apsw.Connection(str(path))
+    found = [
+        row[0] for row in connection.execute("SELECT expires_ts FROM idempotency ORDER BY log_id")
+    ]
+    connection.close()
+    assert found[:2] == [1_700_000_000_500, 1_700_000_000_000]
+    assert int(str(found[2])) > 10**18
