@@ -227,7 +227,9 @@ def _save_keys(connection: apsw.Connection, change: SaveKeys) -> None:
 
 
 def _forget_keys(connection: apsw.Connection, change: ForgetKeys) -> None:
-    connection.executemany("DELETE FROM idempotency WHERE log_id = ? AND ts < ?", change.floors)
+    # A window may be longer than SQLite's integers reach back; no key is older than 1970.
+    floors = [(log_id, max(floor, 0)) for log_id, floor in change.floors]
+    connection.executemany("DELETE FROM idempotency WHERE log_id = ? AND ts < ?", floors)
 
 
 APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {

@@ -173,6 +173,13 @@ def test_keys_are_saved_replaced_and_forgotten(two: CatalogWriter) -> None:
     assert two.find_key(2, "k") is not None
 
 
+def test_a_window_beyond_all_time_forgets_nothing(two: CatalogWriter) -> None:
+    """The longest window reaches further back than SQLite can count."""
+    two.commit([SaveKeys([(1, "k", 1, 2, 0)])])
+    two.commit([ForgetKeys([(1, 1_000 - (2**64 - 1))])])
+    assert two.find_key(1, "k") is not None
+
+
 def test_forgetting_keys_seeks(writer: CatalogWriter) -> None:
     """Expiry reads only what it deletes."""
     plan = writer._rows(
