@@ -46,6 +46,9 @@ def check_head(request: Request, max_body_bytes: int) -> None:
 
 def decode_content(request: Request, body: bytes, max_body_bytes: int) -> bytes:
     """Undo the content encoding, never producing more than `max_body_bytes`."""
+    if request.method not in _WITH_BODY:
+        # Nobody looks at it.
+        return body
     encoding = (request.header("content-encoding") or "identity").lower()
     if encoding == "identity" or not body:
         return body
