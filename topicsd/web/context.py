@@ -38,7 +38,7 @@ class Context:
         self.reader = reader
         self.started_us = clock.monotonic_us()
         self.throttle = Throttle(
-            settings.throttle_lag_ms, settings.throttle_wait_ms, settings.test_lag_file
+            gate, settings.throttle_lag_ms, settings.throttle_wait_ms, settings.test_lag_file
         )
         self._was_connected = False
 

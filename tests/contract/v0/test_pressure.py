@@ -61,7 +61,7 @@ class Jam:
     def __init__(self, server: Server, lag: ServerDial, stack: ExitStack) -> None:
         self.api = Api(server)
         stack.callback(self.api.close)
-        self._server = server
+        self.server = server
         self._lag = lag
         self._stack = stack
         first = self._connect()
@@ -78,6 +78,12 @@ class Jam:
     def end(self) -> None:
         self._lag.turn(0)
 
+    def in_flight(self) -> int:
+        """How many requests are inside the server, in line or served."""
+        answer = self.api.request("GET", "/v0/metrics", headers={"Accept": "application/json"})
+        inside: int = good(answer)["requests_in_flight"]
+        return inside
+
     def call(self, call: Call) -> RawResponse:
         return self.call_on(self._idle[0], call)
 
@@ -86,6 +92,9 @@ class Jam:
         return connection.receive()
 
     def call_together(self, calls: list[Call]) -> list[RawResponse]:
+        return [connection.receive() for connection in self.send_together(calls)]
+
+    def send_together(self, calls: list[Call]) -> list[RawConnection]:
         """Send all, so that the worker finds all of them between two turns."""
         connections = self.connect(len(calls))
         os.kill(self._worker, signal.SIGSTOP)
@@ -94,20 +103,20 @@ class Jam:
                 connection.send(_encode(call))
         finally:
             os.kill(self._worker, signal.SIGCONT)
-        return [connection.receive() for connection in connections]
+        return connections
 
     def connect(self, count: int) -> list[RawConnection]:
         """Connections to the one worker; which worker accepts is the kernel's choice."""
         while len(self._idle) < count:
             connection = self._connect()
-            if self._server.worker_of(connection.socket) == self._worker:
+            if self.server.worker_of(connection.socket) == self._worker:
                 self._idle.append(connection)
             else:
                 connection.close()
         return self._idle[:count]
 
     def _connect(self) -> RawConnection:
-        return self._stack.enter_context(RawConnection(self._server.address, ANSWER_TIMEOUT_S))
+        return self._stack.enter_context(RawConnection(self.server.address, ANSWER_TIMEOUT_S))
 
 
 def _encode(call: Call) -> bytes:
@@ -229,3 +238,20 @@ def test_when_the_pressure_ends_nobody_waits(jam: Callable[[int], Jam]) -> None:
     answers = jammed.call_together([append("low")] * 40)
     assert {answer.status for answer in answers} == {200}
     until(lambda: waited_ms(jammed.call(diff("low"))) == 0, why="the end of the pressure")
+
+
+def test_a_stopping_server_sends_the_line_away(jam: Callable[[int], Jam]) -> None:
+    """API 0.6: who is in line gets 503 at once, however patient, and the exit is clean."""
+    jammed = jam(60_000)
+    jammed.begin()
+    calls = [append("low", disable_backpressure=True), append("low")] * 100
+    connections = jammed.send_together(calls)
+    until(lambda: jammed.in_flight() > len(calls) // 2, why="a line")
+    jammed.server.terminate()
+    answers = [connection.receive() for connection in connections]
+    refusals = [answer for answer in answers if answer.status != 200]
+    assert refusals
+    for answer in refusals:
+        refused(answer, 503, "shutting_down")
+        assert answer.headers["retry-after"] == "1"
+    assert jammed.server.wait_exit() == 0
