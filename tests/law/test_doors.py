@@ -35,7 +35,7 @@ FILE_METHODS = ("read_bytes", "read_text", "write_bytes", "write_text")
 # Reads outside the data directory; the reason stands beside each.
 FILE_EXCEPTIONS = {
     "topicsd/cli/options.py": "reads the --config file",
-    "topicsd/model/clock.py": "reads the clock file of black-box tests",
+    "topicsd/model/dial.py": "reads the files that black-box tests turn",
     "topicsd/model/resources.py": "reads files that ship inside the package",
 }
 # The places that end a request, a batch or a chore (style, "Errors").

@@ -1,19 +1,18 @@
 """Time, as an argument: wall clock in milliseconds, monotonic clock in microseconds.
 
 Record timestamps, expiry and leases read `now_ms`; measured durations read `monotonic_us`,
-which nothing can move. With `TOPICS_TEST_CLOCK_FILE` the wall clock is moved by the file's
-8 bytes (little-endian i64, milliseconds), read again on every use, so that black-box tests
-move time in every process of the server at once instead of sleeping.
+which nothing can move. With `TOPICS_TEST_CLOCK_FILE` the wall clock is moved by the
+milliseconds in that file (a `Dial`), so that black-box tests move time in every process of
+the server at once instead of sleeping.
 """
 
 from __future__ import annotations
 
-import struct
 import time
 from pathlib import Path
 from typing import Protocol
 
-_OFFSET = struct.Struct("<q")
+from topicsd.model.dial import Dial
 
 
 class Clock(Protocol):
@@ -40,21 +39,10 @@ class OffsetClock(SystemClock):
     """The machine's clock moved by the number in a file; a missing file moves nothing."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset_ms = 0
+        self._offset_ms = Dial(path)
 
     def now_ms(self) -> int:
-        return super().now_ms() + self._read_offset_ms()
-
-    def _read_offset_ms(self) -> int:
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return self._offset_ms
-        # A writer may be caught between truncating and writing: keep the last whole value.
-        if len(content) == _OFFSET.size:
-            self._offset_ms = _OFFSET.unpack(content)[0]
-        return self._offset_ms
+        return super().now_ms() + self._offset_ms.read()
 
 
 def open_clock(test_clock_file: Path | None) -> Clock:

@@ -178,6 +178,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     test_clock_file: Annotated[
         Path | None, Doc("tests only: 8-byte file of milliseconds added to the clock")
     ] = None
+    test_lag_file: Annotated[
+        Path | None, Doc("tests only: 8-byte file of the event-loop lag to believe, milliseconds")
+    ] = None
     test_min_heartbeat_ms: Annotated[
         int | None, Doc("tests only: lowest heartbeat interval a client may ask for", 1, 1000)
     ] = None

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 from sanic import HTTPResponse, Sanic
 from sanic import Request as SanicRequest
@@ -49,9 +49,19 @@ _AMBIGUOUS = re.compile(rb"\r\n[^:\r]*[\x00-\x20\x7f][^:\r]*:|(?<!\r)\n|\r(?!\n)
 _log = logging.getLogger("topicsd.web")
 
 
+class ReadRequest(SanicRequest):
+    """Sanic's request; to refuse one that cannot be read, Sanic makes one without a head.
+
+    What cannot be read may be the URL, which must not get in the way of the refusal.
+    """
+
+    def __init__(self, url_bytes: bytes, head: bytes = b"", **rest: Any) -> None:
+        super().__init__(url_bytes=url_bytes if head else b"*", head=head, **rest)
+
+
 def create_app(settings: Settings, files: Files, clock: Clock) -> Sanic:
     """Build the application; nothing is opened or started."""
-    app: Sanic = Sanic("topicsd", configure_logging=False)
+    app: Sanic = Sanic("topicsd", configure_logging=False, request_class=ReadRequest)
     app.config.ACCESS_LOG = False
     app.config.KEEP_ALIVE_TIMEOUT = KEEP_ALIVE_TIMEOUT_S
     app.config.REQUEST_TIMEOUT = REQUEST_TIMEOUT_S

@@ -17,6 +17,7 @@ from topicsd.model import errors
 from topicsd.model.errors import TopicsError
 from topicsd.model.topic import whole
 from topicsd.web.request import Request
+from topicsd.web.surrogates import Masked, mask
 
 T = TypeVar("T")
 
@@ -48,6 +49,9 @@ def check_head(request: Request, max_body_bytes: int) -> None:
 
 def decode_content(request: Request, body: bytes, max_body_bytes: int) -> bytes:
     """Undo the content encoding, never producing more than `max_body_bytes`."""
+    if request.method not in _WITH_BODY:
+        # Nobody looks at it.
+        return body
     encoding = (request.header("content-encoding") or "identity").lower()
     if encoding == "identity" or not body:
         return body
@@ -120,6 +124,31 @@ def _decode_whole(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -
     return msgspec.convert(values, kind)
 
 
+def decode_masked(decoder: msgspec.json.Decoder[T], content: bytes) -> tuple[T, Masked | None]:
+    """Decode a body in which lone surrogates may stand, as JSON's grammar allows.
+
+    What is kept as text must not contain the stand-in of what comes with it.
+    """
+    check_utf8(content)
+    try:
+        return decoder.decode(content), None
+    except (msgspec.DecodeError, RecursionError):
+        masked = mask(content)
+        return decode_json(decoder, content if masked is None else masked.body), masked
+
+
+def decode_text(decoder: msgspec.json.Decoder[T], content: bytes, texts: tuple[str, ...]) -> T:
+    """Decode a body without payloads; `texts` are its fields that hold our text."""
+    asked, masked = decode_masked(decoder, content)
+    if masked is not None:
+        stand_in = masked.stand_in.encode()
+        for field in texts:
+            value = getattr(asked, field)
+            if value is not msgspec.UNSET and stand_in in msgspec.json.encode(value):
+                raise errors.invalid_request(f"{field} contains a lone surrogate", field=field)
+    return asked
+
+
 def _mistyped(message: str) -> TopicsError:
     """`Expected str, got int - at $.records[0].tag` becomes a sentence about the field."""
     missing = _MISSING.search(message)
@@ -136,4 +165,4 @@ def _mistyped(message: str) -> TopicsError:
 
 def decode_fields(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     """The members of a JSON object, their values left raw."""
-    return decode_json(_FIELDS, body)
+    return decode_masked(_FIELDS, bytes(body))[0]

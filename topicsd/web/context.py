@@ -37,7 +37,9 @@ class Context:
         self.port = port
         self.reader = reader
         self.started_us = clock.monotonic_us()
-        self.throttle = Throttle(settings.throttle_lag_ms, settings.throttle_wait_ms)
+        self.throttle = Throttle(
+            gate, settings.throttle_lag_ms, settings.throttle_wait_ms, settings.test_lag_file
+        )
         self._was_connected = False
 
     def elapsed_us(self, request: Request) -> int:

@@ -23,11 +23,13 @@ from topicsd.storage.tally import LAG_BUCKETS_MS, REQUEST_BUCKETS_US, Histogram,
 from topicsd.storage.wal import FSYNC_BUCKETS_US
 from topicsd.web.context import Context
 from topicsd.web.exposition import CONTENT_TYPE, render
+from topicsd.web.offers import read_offers, weigh_media
 from topicsd.web.reply import Reply, json_reply
 from topicsd.web.request import Request
 from topicsd.web.route import Handler, Route
 
 _JSON = "application/json"
+_TEXT = "text/plain"
 # Part of the contract; what they count belongs to doors that are not open yet.
 _NOT_BUILT = ("routers", "queue_leases_in_flight", "sse_connections", "watch_sessions")
 _NO_TOTALS = Totals(0, 0, dict.fromkeys(CLASSES, 0), 0)
@@ -52,12 +54,10 @@ def get_metrics(list_routes: Callable[[], Sequence[Route]]) -> Handler:
 
 
 def _wants_json(accept: str | None) -> bool:
-    """Whether JSON is among what the client takes; text is the default."""
-    for offer in (accept or "").lower().split(","):
-        kind, *parameters = (part.strip() for part in offer.split(";"))
-        if kind == _JSON:
-            return not any(part.replace(" ", "").rstrip("0.") == "q=" for part in parameters)
-    return False
+    """Whether the client wants JSON more than text; named and wanted equally is enough."""
+    offers = read_offers(accept or "")
+    as_json, as_text = weigh_media(offers, _JSON), weigh_media(offers, _TEXT)
+    return as_json > as_text or (_JSON in offers and as_json == as_text > 0)
 
 
 def gather(

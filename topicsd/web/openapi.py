@@ -187,8 +187,8 @@ def error_codes(route: Route) -> list[str]:
     if route.scope not in _KEYLESS:
         codes += _ANY_GUARDED
     elif route.scope == OPEN:
-        # With TOPICS_PROBE_AUTH.
-        codes.append("unauthorized")
+        # With TOPICS_PROBE_AUTH, which also counts them among a key's requests in flight.
+        codes += ("unauthorized", "throttled")
     if route.method in _WITH_BODY:
         codes += _ANY_BODY
     return list(dict.fromkeys(codes))

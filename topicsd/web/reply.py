@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 from sanic.helpers import STATUS_CODES
 
+from topicsd.web.offers import read_offers
+
 CONTENT_TYPE = "application/json"
 COMPRESS_MIN_BYTES = 1024
 _GZIP_WBITS = 31
@@ -49,20 +51,12 @@ def compress(reply: Reply, accept_encoding: str | None) -> Reply:
     """Gzip a large body for a client that asked for it (API 0.3)."""
     if accept_encoding is None or len(reply.body) <= COMPRESS_MIN_BYTES:
         return reply
-    if not _accepts_gzip(accept_encoding):
+    if read_offers(accept_encoding).get("gzip", 0) <= 0:
         return reply
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
     body = packer.compress(reply.body) + packer.flush()
     added = (("content-encoding", "gzip"), ("vary", "accept-encoding"))
     return reply._replace(body=body, headers=reply.headers + added)
-
-
-def _accepts_gzip(accept_encoding: str) -> bool:
-    for offer in accept_encoding.lower().split(","):
-        coding, _, weight = offer.partition(";")
-        if coding.strip() == "gzip":
-            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False
 
 
 def build_response(reply: Reply, *, keep_alive: bool) -> bytes:

@@ -105,10 +105,20 @@ def test_inline_config_is_ignored_when_the_topic_exists(api: Api, topic: str) ->
     assert (config["ttl_ms"], config["type"]) == (5_000_000, "log")
 
 
-@pytest.mark.parametrize("config", [[], "x", {"ttl_ms": "1"}, {"discard": "new"}])
-def test_a_bad_inline_config_is_refused(api: Api, topic: str, config: Any) -> None:
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (None, "config"),
+        ([], "config"),
+        ("x", "config"),
+        ({"ttl_ms": "1"}, "config.ttl_ms"),
+        ({"discard": "new"}, "config.discard"),
+    ],
+)
+def test_a_bad_inline_config_is_refused(api: Api, topic: str, config: Any, field: str) -> None:
     """API 2: the inline config is validated like a PUT, and nothing is created."""
-    refused(api.append(topic, 1, config=config), 400, "invalid_request")
+    error = refused(api.append(topic, 1, config=config), 400, "invalid_request")
+    assert error["detail"]["field"] == field
     refused(api.state(topic), 404, "topic_not_found")
 
 

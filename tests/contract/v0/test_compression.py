@@ -69,3 +69,11 @@ def test_other_encodings_are_unsupported(api: Api, topic: str) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "br"}
     answer = api.request("POST", f"/v0/topics/{topic}", content=b"xx", headers=headers)
     refused(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_body_that_nobody_reads_may_have_any_encoding(api: Api, topic: str, method: str) -> None:
+    """API 0.6: 415 is for bodies that matter."""
+    good(api.put(topic), 201)
+    headers = {"Content-Encoding": "br"}
+    good(api.request(method, f"/v0/topics/{topic}", content=b"x", headers=headers))

@@ -177,6 +177,15 @@ def test_what_is_not_http_is_refused_or_hung_up_on(
     good(api.list(page_size=1))
 
 
+@pytest.mark.parametrize(
+    "target", [b"/v0/topics/a\x00b", b"/v0/topics?prefix=\x01", b"/\x7f", b"topics", b"http://"]
+)
+def test_a_target_that_is_no_url_is_refused(server: Server, target: bytes) -> None:
+    """API 0.5: every refusal has the envelope, also of what cannot be read."""
+    request = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % target
+    refused(exchange(server.address, request), 400, "invalid_request")
+
+
 def test_huge_headers_are_refused(server: Server, api: Api) -> None:
     """API 12: header bytes are bounded."""
     with RawConnection(server.address) as connection:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.answers import good, refused
@@ -134,6 +135,22 @@ def test_json_has_every_named_number(api: Api) -> None:
     for accept in ("*/*", "text/plain", "application/json;q=0", "text/html, */*;q=0.1"):
         answer = api.request("GET", "/v0/metrics", headers={"Accept": accept})
         assert answer.headers["content-type"].startswith("text/plain"), accept
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        ("application/json;q=0.1, text/plain", "text/plain"),
+        ("application/json; q=0.5 , */*;q=1", "text/plain"),
+        ("text/plain;q=0.1, application/json", "application/json"),
+        ("application/json, text/plain, */*", "application/json"),
+        ("text/html, application/*", "application/json"),
+    ],
+)
+def test_weights_decide_between_text_and_json(api: Api, accept: str, media: str) -> None:
+    """API 8.3: text by default, JSON for those who prefer it (RFC 9110, 12.5.1)."""
+    answer = api.request("GET", "/v0/metrics", headers={"Accept": accept})
+    assert answer.headers["content-type"].partition(";")[0] == media
 
 
 def test_both_forms_agree(launch: Callable[..., Server]) -> None:

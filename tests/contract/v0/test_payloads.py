@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.harness.answers import good, payloads, refused
-from tests.harness.api import Api
+from tests.harness.api import JSON, Api
 
 VERBATIM = [
     b"null",
@@ -186,6 +186,41 @@ def test_half_a_surrogate_is_not_a_tag(api: Api, topic: str, field: str) -> None
     """API 2: a tag or node is a string, and a lone surrogate has no UTF-8 form."""
     body = write_body(b"1", **{field: b'"\\ud800"'})
     refused(api.write_bytes(topic, body), 400, "invalid_request")
+
+
+CALLS = {"put": ("PUT", ""), "diff": ("POST", "/diff"), "delete": ("POST", "/delete")}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_half_a_surrogate_in_an_unknown_field_is_ignored(api: Api, topic: str, call: str) -> None:
+    """Decision 2.9: unknown fields are ignored, whatever JSON they hold."""
+    good(api.append(topic, 1), 201)
+    method, action = CALLS[call]
+    body = b'{"unknown":"\\ud800","before_seq":1}'
+    answer = api.request(method, f"/v0/topics/{topic}{action}", content=body, headers=JSON)
+    good(answer)
+
+
+@pytest.mark.parametrize(
+    ("call", "field", "value"),
+    [
+        ("put", "dead_letter", b'"\\ud800"'),
+        ("diff", "node", b'"\\ud800"'),
+        ("diff", "node", b'["a","\\udc00"]'),
+        ("diff", "match", b'["tag","Eq","\\ud800"]'),
+        ("delete", "match", b'"\\ud800"'),
+        ("delete", "match", b'["tag","Glob","\\ud800*"]'),
+    ],
+)
+def test_half_a_surrogate_is_no_text_to_ask_for(
+    api: Api, topic: str, call: str, field: str, value: bytes
+) -> None:
+    """API 3, 5: names, nodes and tags are text; the refusal names the field."""
+    good(api.append(topic, 1), 201)
+    method, action = CALLS[call]
+    body = b'{"%b":%b}' % (field.encode(), value)
+    answer = api.request(method, f"/v0/topics/{topic}{action}", content=body, headers=JSON)
+    assert refused(answer, 400, "invalid_request")["detail"]["field"] == field
 
 
 @pytest.mark.parametrize("opening, closing", [(b"[", b"]"), (b'{"a":', b"}")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +11,8 @@ import pytest
 
 from tests.harness.answers import refused
 from tests.harness.api import Api
+from topicsd.web.docs.fields import TOPIC_PATTERN
+from topicsd.web.openapi import build
 from topicsd.web.route import OPEN, PUBLIC, Route
 from topicsd.web.routes import ROUTES
 
@@ -22,7 +24,26 @@ NAMED = [route for route in GUARDED if ":" in route.path]
 UNNAMED = {
     "GET /v0/topics": "the listing is filtered (test_auth.py)",
     "GET /v0/metrics": "numbers of the instance; only the scope counts",
-    "POST /v0/write": "every name in the body is checked (test_write_many.py)",
+    "POST /v0/write": "every name in the body is checked (NAMES_IN_BODIES)",
+}
+RECORDS = [{"data": 1}]
+# Every place of a request body that names a topic: a body whose only name outside a key's
+# prefixes stands there.
+NAMES_IN_BODIES: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    "PUT /v0/topics/:topic dead_letter": lambda inside, outside: {"dead_letter": outside},
+    "POST /v0/topics/:topic config.dead_letter": lambda inside, outside: {
+        "records": RECORDS,
+        "config": {"dead_letter": outside},
+    },
+    "POST /v0/write writes.topic": lambda inside, outside: {
+        "writes": [
+            {"topic": inside, "records": RECORDS},
+            {"topic": outside, "records": RECORDS},
+        ]
+    },
+    "POST /v0/write writes.config.dead_letter": lambda inside, outside: {
+        "writes": [{"topic": inside, "records": RECORDS, "config": {"dead_letter": outside}}]
+    },
 }
 PATHS = list(dict.fromkeys(route.path for route in ROUTES))
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
@@ -81,6 +102,64 @@ def test_every_route_with_a_name_works_inside_the_prefixes(
     """API 0.2: the same request with a name of the key's own is not refused by the key."""
     answer = call(as_key("tenant"), route, f"tenant42:{topic}")
     assert answer.status_code in (200, 201, 404), answer.content
+
+
+def list_names(document: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+    """The dotted places of a request schema that hold the name of a topic."""
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    for field, member in schema["properties"].items():
+        if member.get("pattern") == TOPIC_PATTERN:
+            yield field
+        inner = member.get("items", member)
+        if "$ref" in inner:
+            yield from (f"{field}.{place}" for place in list_names(document, inner))
+
+
+def test_every_name_in_a_body_is_known() -> None:
+    """A new field that names a topic gets a body below."""
+    document = build(ROUTES)
+    found = set()
+    for route in ROUTES:
+        path = route.path.replace(":topic", "{topic}")
+        body = document["paths"][path][route.method.lower()].get("requestBody")
+        if body is not None:
+            schema = body["content"]["application/json"]["schema"]
+            found |= {f"{name_of(route)} {place}" for place in list_names(document, schema)}
+    assert found == set(NAMES_IN_BODIES)
+
+
+@pytest.mark.parametrize("outside", ["other:x", "tenant42", "Shared.x"])
+@pytest.mark.parametrize("place", NAMES_IN_BODIES)
+def test_every_name_in_a_body_keeps_to_the_prefixes(
+    as_key: AsKey, topic: str, place: str, outside: str
+) -> None:
+    """API 0.2, decision 2.8: one name outside is 403, and nothing of the request is done."""
+    method, path, _ = place.split()
+    inside = f"tenant42:{topic}"
+    body = NAMES_IN_BODIES[place](inside, outside)
+    answer = as_key("tenant").request(method, path_of(path, inside), json=body)
+    assert refused(answer, 403, "forbidden")["detail"]["name"] == outside
+    refused(as_key("full").state(inside), 404, "topic_not_found")
+
+
+@pytest.mark.parametrize("place", NAMES_IN_BODIES)
+def test_the_same_bodies_work_inside_the_prefixes(as_key: AsKey, topic: str, place: str) -> None:
+    """API 0.2: with names of its own the key is not refused."""
+    method, path, _ = place.split()
+    inside = f"tenant42:{topic}"
+    body = NAMES_IN_BODIES[place](inside, f"shared.{topic}")
+    assert as_key("tenant").request(method, path_of(path, inside), json=body).status_code == 201
+
+
+@pytest.mark.parametrize("place", [place for place in NAMES_IN_BODIES if "config" in place])
+def test_a_config_in_a_body_needs_admin(as_key: AsKey, topic: str, place: str) -> None:
+    """Decision 2.8: whichever write carries it, and nothing of the request is done."""
+    method, path, _ = place.split()
+    body = NAMES_IN_BODIES[place](topic, "any")
+    answer = as_key("rw").request(method, path_of(path, topic), json=body)
+    assert refused(answer, 403, "forbidden")["detail"]["scope"] == "admin"
+    refused(as_key("full").state(topic), 404, "topic_not_found")
 
 
 def test_routes_without_a_name_are_known() -> None:

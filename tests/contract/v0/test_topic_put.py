@@ -9,6 +9,7 @@ import pytest
 from tests.contract.v0.config_defaults import DEFAULTS
 from tests.harness.answers import good, refused
 from tests.harness.api import Api
+from tests.harness.server import Server
 
 OTHER_VALUES: dict[str, Any] = {
     "type": "queue",
@@ -302,3 +303,25 @@ def test_percent_encoded_letters_name_the_same_topic(api: Api, topic: str) -> No
     """API 1.1: the path is percent-decoded before the name is read."""
     good(api.put(f"%74{topic[1:]}"), 201)
     assert good(api.state(topic))["topic"] == topic
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1])
+def test_the_largest_numbers_survive_restart_and_crash(
+    mortal: Server, mortal_api: Api, topic: str, value: int
+) -> None:
+    """API 0.10: a u64 is a u64, also where what is stored counts to 2**63 only."""
+    fields = ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries")
+    config = dict.fromkeys(fields, value)
+    good(mortal_api.put(topic, config), 201)
+    good(mortal_api.append(topic, "kept", idempotency_key="key"))
+    for again in (mortal.restart, mortal.crash, mortal.restart):
+        again()
+        found = good(mortal_api.state(topic))
+        assert {field: found["config"][field] for field in fields} == config
+        assert (found["count"], found["earliest_seq"]) == (1, 1)
+        page = good(mortal_api.diff(topic))
+        assert ([record["data"] for record in page["records"]], page["tombstone"]) == (
+            ["kept"],
+            None,
+        )
+        assert good(mortal_api.append(topic, 2, idempotency_key="key"))["deduped"] is True

@@ -98,8 +98,16 @@ def test_requests_are_counted_by_route_and_status() -> None:
         ("application/json;q=0", False),
         ("application/json; q=0.000", False),
         ("application/json-seq", False),
+        ("application/json;q=0.1, text/plain", False),
+        ("application/json; q=0.5 , */*;q=1", False),
+        ("text/plain;q=0.1, application/json", True),
+        ("application/json, text/plain, */*", True),
+        ("application/*", True),
+        ("text/*, application/*", False),
+        ("application/json;q=0, */*", False),
+        ("application/openmetrics-text;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1", False),
     ],
 )
 def test_json_is_for_those_who_ask(accept: str | None, expected: bool) -> None:
-    """Text is the default, JSON when it is among the offers."""
+    """Text is the default, JSON when it is wanted at least as much and named."""
     assert _wants_json(accept) is expected

@@ -170,7 +170,11 @@ def test_lone_surrogates_stay_in_payloads_of_a_batch(world: World) -> None:
         (b'{"records":[{"data":1}],"idempotency_key":1}', "idempotency_key"),
         (b'{"records":[{"data":1}],"idempotency_key":""}', "idempotency_key"),
         (b'{"records":[{"data":1}],"disable_backpressure":"no"}', "disable_backpressure"),
-        (b'{"records":[{"data":1}],"config":{"ttl_ms":-1}}', "ttl_ms"),
+        (b'{"records":[{"data":1}],"config":{"ttl_ms":-1}}', "config.ttl_ms"),
+        (b'{"records":[{"data":1}],"config":{"ttl_ms":1e400}}', "config.ttl_ms"),
+        (b'{"records":[{"data":1}],"config":{"dead_letter":"_"}}', "config.dead_letter"),
+        (b'{"records":[{"data":1}],"config":null}', "config"),
+        (b'{"records":[{"data":1}],"config":[]}', "config"),
     ],
 )
 def test_a_bad_field_is_named_and_nothing_is_sent(world: World, body: bytes, field: str) -> None:

@@ -44,8 +44,9 @@ _QUARANTINE = """
 SELECT file, position, bytes, reason, noticed_ts FROM quarantine ORDER BY file, position
 """
 _STATES = f"SELECT {', '.join(BOOT_COLUMNS)} FROM logs WHERE id > ? ORDER BY id LIMIT ?"
+# `->` gives the number's text: as a value, SQLite would round one above 2**63 to a float.
 _BOARD = """
-SELECT row, json_extract(config, '$.ttl_ms'),
+SELECT row, config -> '$.ttl_ms',
        EXISTS (SELECT 1 FROM gaps WHERE log_id = logs.id),
        json_extract(config, '$.durability'), json_extract(config, '$.type'), {}
 FROM logs WHERE id >= ? ORDER BY id LIMIT ?
@@ -180,7 +181,7 @@ class Queries:
             _BOARD, first_id, limit
         ):
             found = LogState(log_id, *state)
-            yield BoardState(row, ttl_ms, bool(has_gaps), durability, kind, epoch, found)
+            yield BoardState(row, int(ttl_ms), bool(has_gaps), durability, kind, epoch, found)
 
     def find_board_state(self, log_id: int) -> BoardState | None:
         """The checkpointed state of one log."""

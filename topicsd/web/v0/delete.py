@@ -28,8 +28,7 @@ _DECODER = msgspec.json.Decoder(DeleteBody)
 
 async def post_delete(request: Request, context: Context) -> Reply:
     """Delete what matches now; answers how many, and the topic's state after it."""
-    body.check_utf8(request.body)
-    asked = body.decode_json(_DECODER, request.body)
+    asked = body.decode_text(_DECODER, request.body, ("match",))
     before_seq = None if asked.before_seq is msgspec.UNSET else asked.before_seq
     if before_seq is None and asked.match is msgspec.UNSET:
         raise errors.invalid_request("a delete needs before_seq, match or both")

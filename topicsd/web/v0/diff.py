@@ -73,8 +73,7 @@ async def _read(asked: DiffBody, request: Request, context: Context) -> Reply:
 def _decode(content: bytes) -> DiffBody:
     if not content:
         return DiffBody()
-    body.check_utf8(content)
-    asked = body.decode_json(_DECODER, content)
+    asked = body.decode_text(_DECODER, content, ("node", "match"))
     for field in ("from_seq", "limit", "wait_ms"):
         if getattr(asked, field) < 0:
             raise errors.invalid_request(f"{field} must not be negative", field=field)

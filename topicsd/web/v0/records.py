@@ -7,7 +7,7 @@ the hottest of the worker: a check in it has a cheap test first and the precise 
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from topicsd.web import auth, body
 from topicsd.web.context import Context
 from topicsd.web.reply import Reply, encode
 from topicsd.web.request import Request
-from topicsd.web.surrogates import Masked, mask
+from topicsd.web.surrogates import Masked
 from topicsd.web.throttle import pass_throttle
 from topicsd.web.v0.topics import parse_config
 
@@ -56,7 +56,6 @@ class AppendBody(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(AppendBody)
-Asked = TypeVar("Asked")
 
 
 class Envelope(NamedTuple):
@@ -133,25 +132,27 @@ def inline_config(asked: AppendBody, request: Request, topic: str) -> TopicConfi
         return None
     # Configuring is the admin's business, whichever request carries it (spec 2.8).
     auth.require_scope(request.key, "admin")
-    return parse_config(asked.config, request, "config.", topic)[0]
+    try:
+        return parse_config(asked.config, request, topic)[0]
+    except TopicsError as error:
+        raise _in_config(error) from None
+
+
+def _in_config(error: TopicsError) -> TopicsError:
+    """The same refusal, with the place in the request that it is about."""
+    if error.code != "invalid_request":
+        return error
+    field = (error.detail or {}).get("field")
+    if field is None:
+        message = error.message.removeprefix("the body: ")
+        return errors.invalid_request(f"config: {message}", field="config")
+    return errors.invalid_request(f"config.{error.message}", field=f"config.{field}")
 
 
 def decode_envelope(content: bytes) -> Envelope:
     """Decode and check the shape; payloads stay as they came."""
-    asked, masked = decode_masked(_DECODER, content)
+    asked, masked = body.decode_masked(_DECODER, content)
     return Envelope(asked, masked, *traits_of(content))
-
-
-def decode_masked(
-    decoder: msgspec.json.Decoder[Asked], content: bytes
-) -> tuple[Asked, Masked | None]:
-    """Decode a body whose payloads may contain what is no Unicode text."""
-    body.check_utf8(content)
-    try:
-        return decoder.decode(content), None
-    except (msgspec.DecodeError, RecursionError):
-        masked = mask(content)
-        return body.decode_json(decoder, content if masked is None else masked.body), masked
 
 
 def traits_of(content: bytes) -> tuple[bool, bool]:

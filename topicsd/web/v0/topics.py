@@ -29,8 +29,7 @@ _VALUE: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 async def put_topic(request: Request, context: Context) -> Reply:
     """Create the topic, or replace its configuration (spec 2.1)."""
-    body.check_utf8(request.body)
-    config, type_given = parse_config(request.body or b"{}", request)
+    config, type_given = parse_config(request.body or b"{}", request, request.name)
     context.check_writable()
     reply = await context.port.submit(PutTopic(request.name, config, type_given))
     assert isinstance(reply, TopicPut)
@@ -43,20 +42,19 @@ async def put_topic(request: Request, context: Context) -> Reply:
 
 
 def parse_config(
-    content: bytes | msgspec.Raw, request: Request, where: str = "", topic: str | None = None
+    content: bytes | msgspec.Raw, request: Request, topic: str
 ) -> tuple[TopicConfig, bool]:
-    """Read a configuration object; also tell whether it names the type.
+    """Read a configuration object for `topic`; also tell whether it names the type.
 
-    Members we do not know are never decoded. `where` goes before the field in a refusal.
-    The topic is the one in the path unless another is given.
+    Members we do not know are never decoded.
     """
     fields = body.decode_fields(content)
     known = {
-        name: _decode_value(fields[name], where + name)
+        name: _decode_value(fields[name], name)
         for name in TopicConfig.__struct_fields__
         if name in fields
     }
-    config = parse(known, request.name if topic is None else topic)
+    config = parse(known, topic)
     auth.require_name(request.key, config.dead_letter)
     return config, "type" in known
 

@@ -12,7 +12,7 @@ from topicsd.model import errors, names
 from topicsd.model.commands import Append, WriteMany, Written
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
-from topicsd.web import auth
+from topicsd.web import auth, body
 from topicsd.web.context import Context
 from topicsd.web.reply import Reply
 from topicsd.web.request import Request
@@ -39,7 +39,7 @@ _DECODER = msgspec.json.Decoder(WriteManyBody)
 async def post_write(request: Request, context: Context) -> Reply:
     """Append every part or none; answers one object a part, in order."""
     with_seqs = request.query_bool("return_seqs", True)
-    asked, masked = records.decode_masked(_DECODER, request.body)
+    asked, masked = body.decode_masked(_DECODER, request.body)
     _check_parts(asked.writes, request, context.settings)
     if context.throttle.pressed:
         patient = asked.disable_backpressure or all(

@@ -17,6 +17,7 @@ from topicsd.storage.catalog import (
     DropLog,
     LogState,
     SaveState,
+    UpdateConfig,
 )
 from topicsd.storage.catalog.queries import _PAGE_AFTER, _PAGE_FROM
 
@@ -187,6 +188,16 @@ def test_load_states_streams(writer: CatalogWriter, new_log: NewLog) -> None:
     assert next(stream)[0] == 1
     stream.close()  # type: ignore[attr-defined]
     writer.commit([DropLog(1)])
+
+
+@pytest.mark.parametrize("ttl_ms", [0, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_the_board_gets_every_expiry_exactly(
+    writer: CatalogWriter, new_log: NewLog, ttl_ms: int
+) -> None:
+    """Also one above the integers of SQLite."""
+    config = f'{{"type":"log","durability":"disk","ttl_ms":{ttl_ms}}}'
+    writer.commit([new_log(1, "a"), UpdateConfig(1, config)])
+    assert [ttl_ms] == [found.ttl_ms for found in writer.load_board()]
 
 
 def test_used_locations(writer: CatalogWriter, new_log: NewLog) -> None:
