@@ -45,7 +45,7 @@ from topicsd.storage.catalog import CatalogWriter, SetMeta
 from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 from topicsd.storage.shelf import Shelf
-from topicsd.storage.tags import TagIndexes
+from topicsd.storage.tag_indexes import TagIndexes
 from topicsd.storage.volume import Limits, Volume
 from topicsd.storage.wal import Wal
 

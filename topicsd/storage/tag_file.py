@@ -70,7 +70,9 @@ def build_file(tags: Sequence[bytes], counts: npt.NDArray[np.integer], rows: Row
 class TagIndex:
     """A .tag file, opened."""
 
-    def __init__(self, tags: int, sums: npt.NDArray[np.uint64], body: memoryview, blob: int):
+    def __init__(
+        self, tags: int, sums: npt.NDArray[np.uint64], body: memoryview, blob: int
+    ) -> None:
         self._tags = tags
         self._sums = sums
         self._body = body

@@ -28,6 +28,8 @@ MATCHING = 1000
 BATCH_RECORDS = 10_000
 PAGE_RECORDS = 1000
 ROUNDS = 5
+# One more than `ROUNDS` of each is in the topic: the last is for the time after a restart.
+MATCHES = {"tag": ("gone-{}", False), "prefix": ("many-{}/", True)}
 TAG_DELETE = Goal("<", 50.0)
 NO_SLOWER = Goal("<", 1.5)
 WITH_HOLES = Goal(">=", 0.3)
@@ -36,41 +38,63 @@ FIRST_PAGE = Goal("<", 10.0)
 
 def run(bench: Bench) -> Iterator[Row]:
     long = bench.sizes.long_records
-    with open_driver(settings_for(bench.home / "engine")) as driver:
+    tagged = settings_for(bench.home / "tagged")
+    with open_driver(tagged) as driver:
         yield from _tag_deletes(driver, (long // 10, long))
-        yield from _sweeps(driver, (long // 100, long // 10))
+    with open_driver(tagged) as driver:
+        yield from _after_restart(driver, (long // 10, long))
+    with open_driver(settings_for(bench.home / "sweeps")) as driver:
+        yield from _sweeps(driver, (long // 10, long))
     yield from _holes(bench)
     with TopicsServer(bench.home / "many") as server:
         yield _first_page(bench, server)
 
 
 def _tag_deletes(driver: Driver, lengths: tuple[int, int]) -> Iterator[Row]:
-    """Every round's tag is on `MATCHING` records, evenly spread over the topic."""
-    taken: list[float] = []
+    """Every round's tag, or prefix, is on `MATCHING` records, evenly spread over the topic."""
+    taken: dict[str, list[float]] = {kind: [] for kind in MATCHES}
     for length in lengths:
         topic = f"tagged-{length}"
         _fill_tagged(driver, topic, length)
-        rounds = []
-        for number in range(ROUNDS):
-            command = DeleteRecords(topic, None, Match(f"gone-{number}", is_prefix=False))
-            rounds.append(_timed_ms(driver, command, MATCHING))
-        taken.append(median(rounds))
-        name = f"{MATCHING:,} of {length:,} records deleted by tag, engine"
-        yield absolute(AREA, name, taken[-1], "ms", goal=TAG_DELETE)
-        yield statement(AREA, f"the first such delete of {length:,}", rounds[0], "ms")
-    name = f"the same in {lengths[1]:,} against {lengths[0]:,}"
-    yield relative(AREA, name, taken[1], "ms", baseline=taken[0], goal=NO_SLOWER)
+        for kind, (text, is_prefix) in MATCHES.items():
+            rounds = []
+            for number in range(ROUNDS):
+                command = DeleteRecords(topic, None, Match(text.format(number), is_prefix))
+                rounds.append(_timed_ms(driver, command, MATCHING))
+            taken[kind].append(median(rounds))
+            name = f"{MATCHING:,} of {length:,} records deleted by {kind}, engine"
+            yield absolute(AREA, name, taken[kind][-1], "ms", goal=TAG_DELETE)
+            name = f"the first such delete of {length:,}"
+            yield absolute(AREA, name, rounds[0], "ms", goal=TAG_DELETE)
+    for kind, (short, long) in taken.items():
+        name = f"by {kind} in {lengths[1]:,} against {lengths[0]:,}"
+        yield relative(AREA, name, long, "ms", baseline=short, goal=NO_SLOWER)
+
+
+def _after_restart(driver: Driver, lengths: tuple[int, int]) -> Iterator[Row]:
+    """The same in a process that has mapped nothing yet."""
+    for length in lengths:
+        for kind, (text, is_prefix) in MATCHES.items():
+            match = Match(text.format(ROUNDS), is_prefix)
+            taken_ms = _timed_ms(driver, DeleteRecords(f"tagged-{length}", None, match), MATCHING)
+            name = f"by {kind} of {length:,}, first after a restart"
+            yield absolute(AREA, name, taken_ms, "ms", goal=TAG_DELETE)
 
 
 def _fill_tagged(driver: Driver, topic: str, length: int) -> None:
-    """All records have tags; `ROUNDS` tags are on as many records as a round deletes."""
+    """All records have tags, most of them their own; every round has its evenly spread ones."""
     step = length // MATCHING
     for first in range(0, length, BATCH_RECORDS):
-        tags = [
-            f"gone-{at % step}" if at % step < ROUNDS else f"kept-{at % 1000}"
-            for at in range(first, first + BATCH_RECORDS)
-        ]
-        _call(driver, _tagged(topic, tags))
+        _call(
+            driver, _tagged(topic, [_tag(at, step) for at in range(first, first + BATCH_RECORDS)])
+        )
+
+
+def _tag(at: int, step: int) -> str:
+    number, is_prefix = divmod(at % step, 2)
+    if number > ROUNDS:
+        return f"kept-{at}"
+    return f"many-{number}/{at}" if is_prefix else f"gone-{number}"
 
 
 def _tagged(topic: str, tags: list[str]) -> Append:

@@ -15,6 +15,7 @@ from topicsd.storage import place, tag_file, tags
 from topicsd.storage.fs import Files
 from topicsd.storage.segment import Seal
 from topicsd.storage.shelf import Region, SegmentKey
+from topicsd.storage.tag_indexes import TagIndexes
 
 TS = 1_700_000_000_000
 KEY = SegmentKey(False, 7, 96)
@@ -109,7 +110,7 @@ def sealed_region(texts: list[str | None], base_seq: int = KEY.base_seq) -> Regi
 def test_indexes_are_found_beside_sealed_segments(tmp_path: Path) -> None:
     """An unsealed segment, a missing file and a damaged one have none."""
     files, region = Files(), sealed_region(["a", "b"])
-    indexes = tags.TagIndexes(files, (tmp_path, tmp_path), 4)
+    indexes = TagIndexes(files, (tmp_path, tmp_path), 4)
     assert indexes.find(region) is None
     path = place.tag_path(tmp_path, KEY.log_id, KEY.base_seq)
     path.parent.mkdir()
@@ -124,7 +125,7 @@ def test_indexes_are_found_beside_sealed_segments(tmp_path: Path) -> None:
 
 def test_a_bounded_number_of_indexes_is_kept(tmp_path: Path) -> None:
     """The memory of a long topic's tags is bounded by a setting."""
-    indexes = tags.TagIndexes(Files(), (tmp_path, tmp_path), 3)
+    indexes = TagIndexes(Files(), (tmp_path, tmp_path), 3)
     regions = [sealed_region(["a"], base) for base in range(1, 11)]
     for region in regions:
         path = place.tag_path(tmp_path, KEY.log_id, region.base_seq)
@@ -135,13 +136,11 @@ def test_a_bounded_number_of_indexes_is_kept(tmp_path: Path) -> None:
     assert indexes.find(regions[0]) is not None
 
 
-def _indexed(
-    tmp_path: Path, texts: list[str | None], index: bytes
-) -> tuple[tags.TagIndexes, Region]:
+def _indexed(tmp_path: Path, texts: list[str | None], index: bytes) -> tuple[TagIndexes, Region]:
     path = place.tag_path(tmp_path, KEY.log_id, KEY.base_seq)
     path.parent.mkdir()
     path.write_bytes(index)
-    return tags.TagIndexes(Files(), (tmp_path, tmp_path), 4), sealed_region(texts)
+    return TagIndexes(Files(), (tmp_path, tmp_path), 4), sealed_region(texts)
 
 
 def test_rows_are_looked_at_when_the_index_turns_out_damaged(
