@@ -55,6 +55,8 @@ class Region:
         self.path = path
         self._origin = origin
         self.seal: segment.Seal | None = None
+        # Size of an .idx file that had no seal when it was mapped; sealing changes it.
+        self.unsealed_bytes = 0
         self.bad: set[int] = set()
         self._checked: set[int] = set()
         self._intact: set[int] = set()
@@ -221,8 +223,14 @@ class Shelf:
 
     def _covers(self, region: Region, rows: int | None, end: int | None) -> bool:
         if rows is None or end is None:
-            return region.seal is not None
+            return region.seal is not None or self._is_unsealed(region)
         return len(region.rows) >= rows and len(region.dat) >= end
+
+    def _is_unsealed(self, region: Region) -> bool:
+        """Whether a segment that had no seal still has none, going by the size of its file."""
+        if not region.unsealed_bytes:
+            return False
+        return self._files.size_of(region.path.with_suffix(".idx")) == region.unsealed_bytes
 
     def _map(self, key: SegmentKey) -> Region:
         root = self._roots[key.resident]
@@ -238,7 +246,9 @@ class Shelf:
             idx, dtype=ROW_DTYPE, count=slots, offset=place.IDX_HEADER_BYTES if slots else 0
         )
         region = Region(key, rows, self._map_file(dat_path), dat_path)
-        if seal is not None and seal.vouches(rows):
+        if seal is None:
+            region.unsealed_bytes = len(idx)
+        elif seal.vouches(rows):
             region.seal = seal
         return region
 

@@ -26,7 +26,6 @@ had one sum for everything, is not opened.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -54,12 +53,20 @@ def stored_text(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1]
 
 
-def build_file(tags: Sequence[bytes], counts: npt.NDArray[np.integer], rows: Rows) -> bytes:
-    """The bytes of an index: distinct tags ascending, and rows grouped by them."""
-    ends = np.cumsum([len(tag) for tag in tags]).astype("<u4")
-    numbers = (ends, counts.astype("<u4"), rows.astype("<u4"))
-    blob = b"".join(tags)
-    body = b"".join((*(column.tobytes() for column in numbers), blob))
+def build_file(texts: npt.NDArray[np.bytes_], rows: Rows) -> bytes:
+    """The bytes of an index: tags ascending, one for each row, and the rows.
+
+    There may be a million distinct ones, and the engine's thread goes on beside this: no
+    step is a loop of the interpreter over tags.
+    """
+    heads = np.flatnonzero(np.concatenate(([True], texts[1:] != texts[:-1])))
+    tags = texts[heads]
+    lengths = np.strings.str_len(tags)
+    counts = np.append(heads[1:], len(rows))
+    numbers = [column.astype("<u4").tobytes() for column in (np.cumsum(lengths), counts, rows)]
+    letters = tags.view(np.uint8).reshape(len(tags), -1)
+    blob = letters[np.arange(letters.shape[1]) < lengths[:, None]].tobytes()
+    body = b"".join((*numbers, blob))
     pages = range(0, len(body), PAGE_BYTES)
     view = memoryview(body)
     sums = np.array([_hash(view[at : at + PAGE_BYTES]) for at in pages], dtype="<u8").tobytes()

@@ -3,10 +3,10 @@
 A segment has a tag index from its sealing on, which may be a million records and several
 segments later. Until then every `PIECE_ROWS` rows are put in order, on a thread of their
 own so that appends do not wait, and a look-up is a binary search in each piece plus a look
-at the few rows behind the last one. A piece is four bytes a row: the tags themselves stay
-in the records. Pieces live in memory, so a crash leaves none that disagrees with what
-recovery made of the segment; and their number is bounded, because a row that is in no piece
-is looked at instead.
+at the few rows behind the last one. A piece is twelve bytes a row, a row's number and the
+beginning of its tag; the rest of the tags stays in the records. Pieces live in memory, so a
+crash leaves none that disagrees with what recovery made of the segment; and their number is
+bounded, because a row that is in no piece is looked at instead.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from topicsd.storage.tag_file import Rows, stored_text
 from topicsd.storage.tags import CLOSE, LABEL, confirm, scan_rows, sort_rows
 
 PIECE_ROWS: Final = 131_072
-# In all pieces together: 64 MiB.
-ROWS_MAX: Final = 16 * 1024 * 1024
+# In all pieces together: 96 MiB.
+ROWS_MAX: Final = 8 * 1024 * 1024
+_HEAD: Final = 8
 
 
 class Piece(NamedTuple):
@@ -35,6 +36,8 @@ class Piece(NamedTuple):
     first: int
     stop: int
     order: npt.NDArray[np.uint32]
+    # The first bytes of each tag as a number, so that few records have to be looked at.
+    heads: npt.NDArray[np.uint64]
 
 
 class TagPieces:
@@ -77,9 +80,11 @@ class TagPieces:
         found = []
         done = 0
         for piece in self._pieces.get(region.key, ()):
-            found.append(scan_rows(region, min(piece.first, rows), match, first=done))
-            likely = np.sort(_find(region, piece.order, text, is_prefix=match.is_prefix))
-            found.append(confirm(region, likely[likely < rows], match))
+            if piece.first > done:
+                found.append(scan_rows(region, min(piece.first, rows), match, first=done))
+            likely = np.sort(_find(region, piece, text, is_prefix=match.is_prefix))
+            if len(likely):
+                found.append(confirm(region, likely[likely < rows], match))
             done = piece.stop
         found.append(scan_rows(region, rows, match, first=done))
         return np.concatenate(found)
@@ -91,8 +96,9 @@ class TagPieces:
                     self._builder = None
                     return
                 region, first, stop = self._waiting.popleft()
-            order, _ = sort_rows(region, first, stop)
-            self._keep(region.key, Piece(first, stop, order.astype(np.uint32)))
+            order, texts = sort_rows(region, first, stop)
+            piece = Piece(first, stop, order.astype(np.uint32), _heads(texts))
+            self._keep(region.key, piece)
 
     def _keep(self, key: SegmentKey, piece: Piece) -> None:
         with self._lock:
@@ -106,18 +112,36 @@ class TagPieces:
         self._rows -= sum(len(piece.order) for piece in self._pieces.pop(key, ()))
 
 
-def _find(region: Region, order: npt.NDArray[np.uint32], text: bytes, *, is_prefix: bool) -> Rows:
+def _heads(texts: npt.NDArray[np.bytes_]) -> npt.NDArray[np.uint64]:
+    """Numbers that are in the order of the tags, as far as their first bytes tell."""
+    cut = texts.astype(f"S{_HEAD}")
+    return cut.view(">u8").astype(np.uint64)
+
+
+def _find(region: Region, piece: Piece, text: bytes, *, is_prefix: bool) -> Rows:
     """Rows of a piece whose tag is `text`, or starts with it, going by the records."""
-    low = _place(region, order, text, after=False, is_prefix=is_prefix)
-    high = _place(region, order, text, after=True, is_prefix=is_prefix)
-    return order[low:high].astype(np.int64)
+    least = text[:_HEAD].ljust(_HEAD, b"\0")
+    greatest = text[:_HEAD].ljust(_HEAD, b"\xff") if is_prefix else least
+    low = int(np.searchsorted(piece.heads, np.uint64(int.from_bytes(least, "big"))))
+    last = np.uint64(int.from_bytes(greatest, "big"))
+    high = int(np.searchsorted(piece.heads, last, side="right"))
+    if len(text) > _HEAD - (not is_prefix):
+        low = _place(region, piece.order, (low, high), text, is_prefix=is_prefix, after=False)
+        high = _place(region, piece.order, (low, high), text, is_prefix=is_prefix, after=True)
+    return piece.order[low:high].astype(np.int64)
 
 
 def _place(
-    region: Region, order: npt.NDArray[np.uint32], text: bytes, *, after: bool, is_prefix: bool
+    region: Region,
+    order: npt.NDArray[np.uint32],
+    between: tuple[int, int],
+    text: bytes,
+    *,
+    is_prefix: bool,
+    after: bool,
 ) -> int:
     """Where the first tag that is not below `text` stands, or the first one `after` matches."""
-    low, high = 0, len(order)
+    low, high = between
     while low < high:
         middle = (low + high) // 2
         tag = _tag(region, int(order[middle]))

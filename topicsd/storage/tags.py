@@ -44,11 +44,7 @@ def sort_rows(region: Region, first: int, stop: int) -> tuple[Rows, npt.NDArray[
 def build_index(region: Region, rows: int) -> bytes:
     """The .tag file of a segment; empty when no record has a tag."""
     tagged, texts = sort_rows(region, 0, rows)
-    if not len(tagged):
-        return b""
-    heads = np.flatnonzero(np.concatenate(([True], texts[1:] != texts[:-1])))
-    counts = np.append(heads[1:], len(tagged))
-    return build_file(texts[heads].tolist(), counts, tagged)
+    return build_file(texts, tagged) if len(tagged) else b""
 
 
 def scan_rows(region: Region, rows: int, match: Match, *, first: int = 0) -> Rows:
