@@ -101,8 +101,7 @@ def plan_match(engine: Engine, log: Log, match: Match, before_seq: int) -> Remov
         seqs = rows + region.base_seq
         rows = only_live(region, rows[(seqs >= log.earliest_seq) & (seqs < before_seq)])
         # What is damaged is withheld from readers, and told to them: it cannot be deleted.
-        sound = region.sound_rows(rows.tolist(), snapshot.session_row(region, count))
-        rows = np.array(sound, dtype=np.int64)
+        rows = region.sound_rows(rows, snapshot.session_row(region, count))
         if len(rows):
             found.append(rows + region.base_seq)
             payload += _payload(region, rows)

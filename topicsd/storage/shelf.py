@@ -87,16 +87,21 @@ class Region:
         else:
             self._verify_rows(first, last)
 
-    def sound_rows(self, rows: list[int], session_row: int) -> list[int]:
+    def sound_rows(self, rows: npt.NDArray[np.int64], session_row: int) -> npt.NDArray[np.int64]:
         """Those of some rows far apart that are not damaged; looks at no others' records."""
-        for row in rows:
-            if self.seal is None:
-                trusted = row >= session_row
-            else:
-                trusted = self._rows_match(row, row + 1, self.seal)
-            if not trusted:
+        if self.seal is None:
+            doubtful = rows[rows < session_row]
+        else:
+            # Where a record starts stands in the row before it.
+            groups = np.stack((rows, np.maximum(rows - 1, 0))) // segment.SUM_ROWS
+            known = self._intact.issuperset(groups.ravel().tolist())
+            doubtful = rows[:0] if known else rows
+        for row in doubtful.tolist():
+            if self.seal is None or not self._rows_match(row, row + 1, self.seal):
                 self._verify_rows(row, row + 1)
-        return [row for row in rows if row not in self.bad] if self.bad else rows
+        if not self.bad:
+            return rows
+        return np.array([row for row in rows.tolist() if row not in self.bad], dtype=np.int64)
 
     def check_rows(self, first: int, last: int) -> Iterator[tuple[int, str]]:
         """What is wrong with records `first` to `last` (exclusive): row and problem."""
