@@ -209,7 +209,7 @@ class _Checker:
         if seal is None or not ended:
             # A crash may leave a seal on what the last checkpoint knows as active.
             return
-        if segment.rows_sum(region.rows[: seal.rows]) != seal.rows_sum:
+        if not seal.matches(region.rows[: seal.rows]):
             self._note(idx, place.IDX_HEADER_BYTES, "rows do not match the seal")
         if len(region.dat) != seal.dat_bytes:
             message = f"{len(region.dat)} bytes, but {seal.dat_bytes} were sealed"

@@ -5,6 +5,7 @@ Also the fast way to fill a data directory: commands of 10,000 records, rendered
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from topicsd.model.clock import SystemClock
 from topicsd.model.commands import Appended, Command, Reply
 from topicsd.model.settings import Settings
 from topicsd.reader import Reader
+from topicsd.serve.engine_process import SWITCH_INTERVAL_S
 from topicsd.storage.fs import Files
 
 LOAD_BATCH_RECORDS = 10_000
@@ -118,11 +120,15 @@ def open_driver(settings: Settings) -> Iterator[Driver]:
     """An engine over a data directory, closed cleanly at the end."""
     released = threading.Event()
     engine = Engine(settings, Files(), SystemClock(), released.set)
+    interval_s = sys.getswitchinterval()
+    # As in the engine's own process, where threads of a checkpoint run beside it, too.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     engine.recover()
     try:
         yield Driver(engine, released)
     finally:
         engine.close()
+        sys.setswitchinterval(interval_s)
 
 
 def open_reader(settings: Settings) -> Reader:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from topicsd.engine import topics, write_many
+from topicsd.engine import tagging, topics, write_many
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
@@ -225,6 +225,7 @@ class Commits:
                 engine.checkpoints.note_rolled(log.rolled(before))
             engine.checkpoints.note_written(log.resident, log.spot)
             engine.ages.note(log, now_ms)
+            tagging.note_written(engine, log, before)
             self.records += chunk.records
             limited = log.config.cap_records or log.config.cap_bytes or log.config.ttl_ms
             if limited:

@@ -45,7 +45,7 @@ from topicsd.storage.catalog import CatalogWriter, SetMeta
 from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 from topicsd.storage.shelf import Shelf
-from topicsd.storage.tags import TagIndexes
+from topicsd.storage.tag_indexes import TagIndexes
 from topicsd.storage.volume import Limits, Volume
 from topicsd.storage.wal import Wal
 
@@ -77,7 +77,7 @@ def _needs_commit(work: Batch, command: Command) -> bool:
         return False
     if isinstance(command, _ALONE):
         return bool(work.outcomes)
-    return command.topic in work.names
+    return getattr(command, "topic", None) in work.names
 
 
 class Engine:

@@ -168,7 +168,9 @@ class Rebuild:
         engine = self._engine
         snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
         known = (log.earliest_seq, log.live, log.payload_bytes)
-        log.live, log.payload_bytes = snapshot.live_between(log.earliest_seq, log.next_seq)
+        log.live, log.payload_bytes = snapshot.live_between(
+            log.earliest_seq, log.next_seq, recount=True
+        )
         log.earliest_seq = snapshot.first_visible(log.earliest_seq)
         engine.retention.park_segments(log, snapshot)
         return known != (log.earliest_seq, log.live, log.payload_bytes)

@@ -24,7 +24,7 @@ from topicsd.model.commands import DeleteRecords, RecordsDeleted
 from topicsd.model.match import Match
 from topicsd.storage import frame, place, segment
 from topicsd.storage.shelf import Region
-from topicsd.storage.tags import only_live, scan_rows
+from topicsd.storage.tags import only_live
 from topicsd.storage.view import Snapshot
 
 if TYPE_CHECKING:
@@ -91,9 +91,11 @@ def plan_match(engine: Engine, log: Log, match: Match, before_seq: int) -> Remov
             break
         if not count:
             continue
-        rows = _matching(engine, region, count, match)
+        rows = engine.tag_indexes.find_rows(region, count, match)
         seqs = rows + region.base_seq
         rows = only_live(region, rows[(seqs >= log.earliest_seq) & (seqs < before_seq)])
+        # What is damaged is withheld from readers, and told to them: it cannot be deleted.
+        rows = region.sound_rows(rows, snapshot.session_row(region, count))
         if len(rows):
             found.append(rows + region.base_seq)
             payload += _payload(region, rows)
@@ -175,11 +177,6 @@ def _payload(region: Region, rows: Seqs) -> int:
     starts = np.where(rows > 0, ends[rows - 1].astype(np.int64), 0)
     sizes = segment.scattered_sizes(region.rows[rows], region.base_seq + rows, starts)
     return int(sizes.sum())
-
-
-def _matching(engine: Engine, region: Region, rows: int, match: Match) -> Seqs:
-    index = engine.tag_indexes.find(region)
-    return scan_rows(region, rows, match) if index is None else index.find(match)
 
 
 def _snapshot(engine: Engine, log: Log) -> Snapshot:

@@ -67,6 +67,10 @@ class Files:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
+    def size_of(self, path: Path) -> int:
+        """The size of a file that need not be open."""
+        return path.stat().st_size
+
     def allocate(self, fd: int, position: int, length: int) -> None:
         """Reserve blocks now, so that a later write inside them cannot run out of space."""
         os.posix_fallocate(fd, position, length)

@@ -8,17 +8,21 @@
     24  checksum  u64  xxh3_64 of the first 24 bytes
     32  zeros
 
-    .idx after sealing: header, rows, one u64 sum per 64 KiB block of .dat, footer
+    .idx after sealing: header, rows, one u64 sum per 256 rows (deleted bytes taken as 0),
+    one u64 sum per 64 KiB block of .dat, footer
     footer, 64 bytes
     0   magic     u32  "SEAL"
-    4   version   u32  1
+    4   version   u32  2
     8   rows      u64
     16  dat_bytes u64
-    24  rows_sum  u64  xxh3_64 of the rows with their deleted bytes taken as 0
-    32  sums_sum  u64  xxh3_64 of the block sums
+    24  rows_sum  u64  xxh3_64 of the sums of rows
+    32  sums_sum  u64  xxh3_64 of all sums
     40  payload   u64  bytes of data plus meta of all rows, deleted ones too
     48  zeros
     56  checksum  u64  xxh3_64 of the first 56 bytes
+
+Version 1 had no sums of rows: rows_sum was that of all rows at once, and sums_sum that of
+the sums of blocks. It is still read.
 
 A seal whose rows_sum does not match says where the segment ends and vouches for nothing:
 it is written on purpose when a record was found damaged before sealing.
@@ -45,10 +49,13 @@ from topicsd.storage.fs import Files
 IDX_MAGIC: Final = 0x58444954
 SEAL_MAGIC: Final = 0x4C414553
 VERSION: Final = 1
+SEAL_VERSION: Final = 2
 _HEADER = struct.Struct("<IIQQQ")
 _FOOTER = struct.Struct("<IIQQQQQ8xQ")
 FOOTER_BYTES: Final = 64
 SUM_BLOCK: Final = 65536
+# Rows under one sum: few, because a look-up by tag touches single rows far apart.
+SUM_ROWS: Final = 256
 
 assert _FOOTER.size == FOOTER_BYTES
 
@@ -66,6 +73,30 @@ class Seal(NamedTuple):
     rows_sum: int
     payload_bytes: int
     sums: npt.NDArray[np.uint64]
+    # One for each `SUM_ROWS` rows; None in version 1, which has one for all of them.
+    row_sums: npt.NDArray[np.uint64] | None = None
+
+    def vouches(self, rows: Rows) -> bool:
+        """Whether the seal stands for these rows, so far as that is cheap to say.
+
+        What the sums of rows say about each group is left to whoever looks at it.
+        """
+        if self.row_sums is None:
+            return self.matches(rows)
+        return _hash(self.row_sums.tobytes()) == self.rows_sum
+
+    def matches(self, rows: Rows) -> bool:
+        """Whether all rows are those that were sealed."""
+        whole = _hash(_undeleted(rows)) if self.row_sums is None else rows_sum(rows)
+        return whole == self.rows_sum
+
+    def matches_group(self, rows: Rows, group: int) -> bool:
+        """Whether `SUM_ROWS` rows are those that were sealed."""
+        if self.row_sums is None:
+            return True
+        start = group * SUM_ROWS
+        content = _undeleted(rows[start : start + SUM_ROWS])
+        return _hash(content) == int(self.row_sums[group])
 
 
 def build_header(log_id: int, base_seq: int) -> bytes:
@@ -91,15 +122,28 @@ def check_header(data: bytes | memoryview, log_id: int, base_seq: int) -> str | 
 
 def rows_sum(rows: Rows) -> int:
     """The sum over rows, whatever was deleted since."""
-    copy = rows.copy()
-    copy["deleted"] = 0
-    return int(_hash(copy.tobytes()))
+    return _hash(row_sums(rows).tobytes())
+
+
+def row_sums(rows: Rows) -> npt.NDArray[np.uint64]:
+    """One sum per `SUM_ROWS` rows, whatever was deleted since."""
+    # Group by group: a copy of a million rows would keep the engine's thread waiting.
+    starts = range(0, len(rows), SUM_ROWS)
+    sums = [_hash(_undeleted(rows[start : start + SUM_ROWS])) for start in starts]
+    return np.array(sums, dtype="<u8")
 
 
 def block_sums(dat: memoryview) -> npt.NDArray[np.uint64]:
     """One sum per 64 KiB of records; the last block may be shorter."""
     sums = [_hash(dat[start : start + SUM_BLOCK]) for start in range(0, len(dat), SUM_BLOCK)]
     return np.array(sums, dtype="<u8")
+
+
+def _undeleted(rows: Rows) -> bytearray:
+    """Rows as bytes, their deleted bytes 0; ten times as fast as through the dtype."""
+    content = bytearray(rows.tobytes())
+    content[ROW_BYTES - 1 :: ROW_BYTES] = bytes(len(rows))
+    return content
 
 
 def payload_sizes(rows: Rows, first_seq: int, start: int) -> Sizes:
@@ -121,6 +165,9 @@ def scattered_sizes(rows: Rows, seqs: Sizes, starts: Sizes) -> Sizes:
 
 def digits(values: Sizes) -> Sizes:
     """Decimal digits of positive integers."""
+    if len(values) and (width := len(str(values.min()))) == len(str(values.max())):
+        # Seqs and timestamps of one segment, nearly always.
+        return np.full(len(values), width, dtype=np.int64)
     powers = 10 ** np.arange(1, 19, dtype=np.int64)
     return np.searchsorted(powers, values, side="right").astype(np.int64) + 1
 
@@ -131,11 +178,12 @@ def build_footer(rows: Rows, dat: memoryview, base_seq: int, *, vouch: bool = Tr
     Without `vouch` the sum of the rows is wrong on purpose: the seal then says where the
     segment ends, and readers verify every record by itself.
     """
-    sums = block_sums(dat).tobytes()
-    row_sum = rows_sum(rows) ^ (not vouch)
+    of_rows = row_sums(rows).tobytes()
+    sums = of_rows + block_sums(dat).tobytes()
+    row_sum = _hash(of_rows) ^ (not vouch)
     payload = int(payload_sizes(rows, base_seq, 0).sum()) if vouch else 0
     totals = (len(rows), len(dat), row_sum, _hash(sums), payload)
-    head = _FOOTER.pack(SEAL_MAGIC, VERSION, *totals, 0)[: FOOTER_BYTES - 8]
+    head = _FOOTER.pack(SEAL_MAGIC, SEAL_VERSION, *totals, 0)[: FOOTER_BYTES - 8]
     return sums + head + struct.pack("<Q", _hash(head))
 
 
@@ -151,16 +199,20 @@ def read_seal(size: int, read_at: Callable[[int, int], bytes]) -> Seal | None:
     if len(tail) < FOOTER_BYTES:
         return None
     magic, version, rows, dat_bytes, row_sum, sums_sum, payload, expected = _FOOTER.unpack(tail)
-    if magic != SEAL_MAGIC or version != VERSION or _hash(tail[: FOOTER_BYTES - 8]) != expected:
+    known = magic == SEAL_MAGIC and version in (1, SEAL_VERSION)
+    if not known or _hash(tail[: FOOTER_BYTES - 8]) != expected:
         return None
-    sums_bytes = -(-dat_bytes // SUM_BLOCK) * 8
+    groups = -(-rows // SUM_ROWS) if version == SEAL_VERSION else 0
+    sums_bytes = (groups + -(-dat_bytes // SUM_BLOCK)) * 8
     start = place.IDX_HEADER_BYTES + rows * ROW_BYTES
     if start + sums_bytes + FOOTER_BYTES != size:
         return None
-    sums = read_at(sums_bytes, start)
-    if _hash(sums) != sums_sum:
+    content = read_at(sums_bytes, start)
+    if _hash(content) != sums_sum:
         return None
-    return Seal(rows, dat_bytes, row_sum, payload, np.frombuffer(sums, dtype="<u8"))
+    sums = np.frombuffer(content, dtype="<u8")
+    of_rows = sums[:groups] if version == SEAL_VERSION else None
+    return Seal(rows, dat_bytes, row_sum, payload, sums[groups:], of_rows)
 
 
 def list_bases(files: Files, directory: Path) -> list[int]:

@@ -21,6 +21,8 @@ from topicsd.storage.shelf import Region, SegmentKey, Shelf
 
 # Few enough that finding the first of them costs little, enough to pay for the call.
 WINDOW_ROWS = 1024
+# A walk that goes on takes larger steps.
+WINDOW_ROWS_MAX = 65_536
 # Up to so many rows, looking at each beats looking at the whole segment.
 FEW_ROWS = 64
 
@@ -114,12 +116,16 @@ class Snapshot:
                 return region.base_seq + low + int(live[0])
         return self.row.head_seq + 1
 
-    def live_between(self, first_seq: int, stop_seq: int) -> tuple[int, int]:
+    def live_between(
+        self, first_seq: int, stop_seq: int, *, recount: bool = False
+    ) -> tuple[int, int]:
         """Live records and payload bytes from `first_seq` up to, excluding, `stop_seq`.
 
-        A sealed segment that lies inside the range is counted by its seal.
+        A sealed segment that lies inside the range is counted by its seal. With `recount`
+        the delete flags of all records are looked at, whatever the board row says of holes.
         """
         records = payload = 0
+        holes = recount or self._has_holes()
         bases = self.bases()
         for index in range(self.find(first_seq), len(bases)):
             if bases[index] >= stop_seq:
@@ -128,7 +134,7 @@ class Snapshot:
             low = min(max(first_seq - region.base_seq, 0), rows)
             high = min(max(stop_seq - region.base_seq, 0), rows)
             if region.seal is not None and (low, high) == (0, rows):
-                found = _live_by_seal(region, region.seal)
+                found = _live_by_seal(region, region.seal, holes=holes)
             else:
                 found = _live_by_rows(region, low, high)
             records += found[0]
@@ -136,10 +142,42 @@ class Snapshot:
         return records, payload
 
     def plan_eviction(self, over_records: int, over_bytes: int) -> Eviction:
-        """The oldest live records to give up so that both excesses are covered."""
-        records = payload = 0
-        last_seq = 0
-        for region, low, high in self._windows(self.row.earliest_seq, self.row.head_seq + 1):
+        """The oldest live records to give up so that both excesses are covered.
+
+        Sealed segments that go as a whole are counted by their seals: the cost is that of
+        their number, not of their records.
+        """
+        taken = Eviction(0, 0, 0)
+        bases = self.bases()
+        for index in range(self.find(self.row.earliest_seq), len(bases)):
+            if taken.records >= over_records and taken.payload_bytes >= over_bytes:
+                break
+            records, payload = over_records - taken.records, over_bytes - taken.payload_bytes
+            region, _ = self.region(index)
+            seal, whole = region.seal, region.base_seq >= self.row.earliest_seq
+            if seal and whole and (records >= seal.rows or payload >= seal.payload_bytes):
+                more = self._evict_segment(region, seal)
+            else:
+                more = self._evict_rows(index, records, payload)
+            if more.records:
+                sums = (taken.records + more.records, taken.payload_bytes + more.payload_bytes)
+                taken = Eviction(more.last_seq, *sums)
+        return taken
+
+    def _evict_segment(self, region: Region, seal: segment.Seal) -> Eviction:
+        stop_seq = region.base_seq + seal.rows
+        holes = self._has_holes()
+        records, payload = _live_by_seal(region, seal, holes=holes)
+        last_seq = self._last_live(stop_seq) if holes and records else stop_seq - 1
+        return Eviction(last_seq, records, payload)
+
+    def _evict_rows(self, index: int, over_records: int, over_bytes: int) -> Eviction:
+        """The same in one segment, record by record."""
+        records = payload = last_seq = 0
+        bases = self.bases()
+        first_seq = max(self.row.earliest_seq, bases[index])
+        stop_seq = bases[index + 1] if index + 1 < len(bases) else self.row.head_seq + 1
+        for region, low, high in self._windows(first_seq, stop_seq):
             if records >= over_records and payload >= over_bytes:
                 break
             sizes = payload_sizes(region, low, high)
@@ -155,6 +193,9 @@ class Snapshot:
             last_seq = region.base_seq + low + int(live[taken - 1])
         return Eviction(last_seq, records, payload)
 
+    def _has_holes(self) -> bool:
+        return bool(self.row.flags & FLAG_HOLES)
+
     def _windows(self, first_seq: int, stop_seq: int) -> Iterator[tuple[Region, int, int]]:
         """The rows that hold a range of seqs, a bounded number at a time."""
         bases = self.bases()
@@ -164,8 +205,10 @@ class Snapshot:
             region, rows = self.region(index)
             low = min(max(first_seq - region.base_seq, 0), rows)
             high = min(max(stop_seq - region.base_seq, 0), rows)
-            for start in range(low, high, WINDOW_ROWS):
-                yield region, start, min(start + WINDOW_ROWS, high)
+            window = WINDOW_ROWS
+            while low < high:
+                yield region, low, min(low + window, high)
+                low, window = low + window, min(4 * window, WINDOW_ROWS_MAX)
 
     def _first_alive(self, oldest_ts: int) -> int:
         """The first seq with ts >= oldest_ts, from the earliest one on."""
@@ -222,7 +265,9 @@ def _live_by_rows(region: Region, low: int, high: int) -> tuple[int, int]:
     return len(live), int(live.sum())
 
 
-def _live_by_seal(region: Region, seal: segment.Seal) -> tuple[int, int]:
+def _live_by_seal(region: Region, seal: segment.Seal, *, holes: bool) -> tuple[int, int]:
+    if not holes:
+        return seal.rows, seal.payload_bytes
     deleted = np.flatnonzero(region.rows["deleted"] == DELETED)
     if not len(deleted):
         return seal.rows, seal.payload_bytes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
 from tests.faults.bytes import flip
 from topicsd.model.record import DELETED, ROW_DTYPE
@@ -112,3 +114,42 @@ def test_bases_are_those_of_index_files(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert segment.list_bases(Files(), tmp_path) == [1, 101]
     assert segment.list_bases(Files(), tmp_path / "absent") == []
+
+
+def _first_version(path: Path) -> None:
+    """Rewrite a seal as it was before rows had sums of their own."""
+    data = path.read_bytes()
+    start = place.IDX_HEADER_BYTES + ROWS * ROW_DTYPE.itemsize
+    groups = -(-ROWS // segment.SUM_ROWS) * 8
+    sums, footer = data[start + groups : -64], bytearray(data[-64:])
+    footer[4:8] = struct.pack("<I", 1)
+    rows, digest = data[place.IDX_HEADER_BYTES : start], xxhash.xxh3_64_intdigest
+    footer[24:40] = struct.pack("<QQ", digest(rows), digest(sums))
+    footer[56:] = struct.pack("<Q", digest(bytes(footer[:56])))
+    path.write_bytes(data[:start] + sums + footer)
+
+
+def test_a_seal_of_the_first_version_is_still_read(idx: Path) -> None:
+    """Its one sum over all rows is compared at once."""
+    _first_version(idx)
+    seal, rows = _read_seal(idx), _rows()
+    assert seal is not None and seal.row_sums is None
+    assert seal.sums.tolist() == segment.block_sums(memoryview(bytes(DAT_BYTES))).tolist()
+    assert seal.vouches(rows) and seal.matches(rows) and seal.matches_group(rows, 0)
+    rows["ts"][2] += 1
+    assert not seal.vouches(rows) and not seal.matches(rows)
+
+
+def test_a_damaged_row_shows_in_its_group() -> None:
+    """Other groups are not touched by it; a deleted flag is no damage."""
+    rows = np.concatenate([_rows()] * 60)
+    data = segment.build_footer(rows, memoryview(b""), BASE)
+    head = place.IDX_HEADER_BYTES + rows.nbytes
+    whole = bytes(head) + data
+    seal = segment.read_seal(len(whole), lambda length, at: whole[at : at + length])
+    assert seal is not None and seal.vouches(rows) and seal.matches(rows)
+    rows["deleted"][300] = DELETED
+    assert seal.matches(rows)
+    rows["ts"][300] += 1
+    assert [seal.matches_group(rows, group) for group in range(3)] == [True, False, True]
+    assert seal.vouches(rows) and not seal.matches(rows)

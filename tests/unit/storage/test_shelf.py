@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.faults.bytes import flip
 from tests.unit.storage.stored import Log
+from topicsd.model.record import ROW_BYTES, ROW_DTYPE
 from topicsd.storage import place
 from topicsd.storage.fs import Files
 from topicsd.storage.shelf import GROUP_ROWS, Region, SegmentKey, Shelf
@@ -168,3 +170,70 @@ def test_an_index_cut_short_has_no_rows(log: Log, tmp_path: Path, size: int) -> 
     path = place.idx_path(tmp_path, 1, 1)
     path.write_bytes(path.read_bytes()[:size])
     assert len(_shelf(tmp_path).open(_key()).rows) == 0
+
+
+def _rot_row(root: Path, row: int, field: str) -> None:
+    """Change one byte of a row where it lies in the file."""
+    at = ROW_DTYPE.fields[field][1] if ROW_DTYPE.fields else 0
+    flip(place.idx_path(root, 1, 1), place.IDX_HEADER_BYTES + row * ROW_BYTES + at)
+
+
+@pytest.mark.parametrize("field", ["ts", "end", "sum", "head_len", "flags"])
+def test_a_damaged_row_of_a_sealed_segment_is_found_when_it_is_looked_at(
+    log: Log, tmp_path: Path, field: str
+) -> None:
+    """Not before: opening a long segment does not read all of its rows."""
+    log.append(*[b'"%04d"' % number for number in range(2000)])
+    log.seal()
+    _rot_row(tmp_path, 1500, field)
+    region = _open(tmp_path, log)
+    assert region.seal is not None
+    region.verify(0, 1000, 0)
+    assert region.bad == set()
+    region.verify(1400, 1600, 0)
+    assert 1500 in region.bad and region.bad <= {1500, 1501}
+
+
+def test_rows_and_records_damaged_at_once_are_both_found(log: Log, tmp_path: Path) -> None:
+    """A block that fails is not blamed on records that damaged rows make out to be in it."""
+    log.append(*[b'"%04d"' % number for number in range(2000)])
+    log.seal()
+    dat = place.dat_path(tmp_path, 1, 1)
+    flip(dat, dat.read_bytes().index(b'"0100"') + 2)
+    _rot_row(tmp_path, 1500, "end")
+    region = _open(tmp_path, log)
+    region.verify(0, 200, 0)
+    assert region.bad == {100}
+    region.verify(1490, 1510, 0)
+    assert region.bad == {100, 1500, 1501}
+
+
+def _sound(region: Region, rows: list[int], session_row: int) -> list[int]:
+    found: list[int] = region.sound_rows(np.array(rows), session_row).tolist()
+    return found
+
+
+def test_single_rows_are_verified_alone(log: Log, tmp_path: Path) -> None:
+    """Of rows far apart the damaged ones are left out, sealed or not."""
+    log.append(*[b'"%04d"' % number for number in range(2000)])
+    _rot_row(tmp_path, 1500, "sum")
+    region = _open(tmp_path, log)
+    assert _sound(region, [3, 700, 1500, 1999], 2000) == [3, 700, 1999]
+    assert _sound(_open(tmp_path, log), [1500], 1000) == [1500]
+    _rot_row(tmp_path, 1500, "sum")
+    log.seal()
+    _rot_row(tmp_path, 1500, "sum")
+    region = _open(tmp_path, log)
+    for _ in range(2):
+        assert _sound(region, [3, 1499, 1500], 0) == [3, 1499]
+        assert _sound(region, [3, 4], 0) == [3, 4]
+
+
+def test_an_ended_segment_is_mapped_again_only_when_it_is_sealed(log: Log, tmp_path: Path) -> None:
+    """Between its end and its seal nothing about it changes."""
+    log.append(*[b"1"] * 300)
+    shelf = _shelf(tmp_path)
+    ended = shelf.open(_key())
+    assert ended.seal is None and shelf.open(_key()) is ended
+    log.seal()
+    assert shelf.open(_key()).seal is not None

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from topicsd.model.match import Match
 from topicsd.model.record import DELETED, ROW_DTYPE, complete, pack_record
-from topicsd.storage import place, tags
+from topicsd.storage import place, tag_file, tags
 from topicsd.storage.fs import Files
 from topicsd.storage.segment import Seal
 from topicsd.storage.shelf import Region, SegmentKey
+from topicsd.storage.tag_indexes import TagIndexes
 
 TS = 1_700_000_000_000
 KEY = SegmentKey(False, 7, 96)
@@ -39,10 +40,17 @@ def expected(texts: list[str | None], match: Match) -> list[int]:
 def found_both_ways(region: Region, rows: int, match: Match) -> list[int]:
     """What the rows say, which must be what an index over them says."""
     scanned = tags.scan_rows(region, rows, match).tolist()
-    index = tags.open_index(memoryview(tags.build_index(region, rows)))
+    index = tag_file.open_index(memoryview(tags.build_index(region, rows)))
     if index is not None:
-        assert scanned == index.find(match).tolist()
+        assert scanned == look_up(index, match)
     return scanned
+
+
+def look_up(index: tag_file.TagIndex, match: Match) -> list[int]:
+    found: list[int] = index.find(
+        tag_file.stored_text(match.text), is_prefix=match.is_prefix
+    ).tolist()
+    return found
 
 
 @pytest.mark.parametrize("is_prefix", [False, True])
@@ -93,18 +101,6 @@ def test_marked_rows_are_not_live() -> None:
     assert tags.only_live(region, np.arange(4)).tolist() == [0, 2, 3]
 
 
-def test_a_damaged_index_is_not_opened() -> None:
-    """Any changed or missing byte: None, and the caller looks at the rows."""
-    data = tags.build_index(region_of(TEXTS), len(TEXTS))
-    assert tags.open_index(memoryview(data)) is not None
-    for at in [*range(0, 12), *range(24, len(data), 5)]:
-        damaged = data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
-        assert tags.open_index(memoryview(damaged)) is None
-    for length in (0, 5, 31, 32, len(data) - 1):
-        assert tags.open_index(memoryview(data[:length])) is None
-    assert tags.open_index(memoryview(data + b"x")) is None
-
-
 def sealed_region(texts: list[str | None], base_seq: int = KEY.base_seq) -> Region:
     region = region_of(texts, base_seq)
     region.seal = Seal(len(texts), len(region.dat), 0, 0, np.empty(0, dtype="<u8"))
@@ -114,7 +110,7 @@ def sealed_region(texts: list[str | None], base_seq: int = KEY.base_seq) -> Regi
 def test_indexes_are_found_beside_sealed_segments(tmp_path: Path) -> None:
     """An unsealed segment, a missing file and a damaged one have none."""
     files, region = Files(), sealed_region(["a", "b"])
-    indexes = tags.TagIndexes(files, (tmp_path, tmp_path), 4)
+    indexes = TagIndexes(files, (tmp_path, tmp_path), 4)
     assert indexes.find(region) is None
     path = place.tag_path(tmp_path, KEY.log_id, KEY.base_seq)
     path.parent.mkdir()
@@ -123,13 +119,13 @@ def test_indexes_are_found_beside_sealed_segments(tmp_path: Path) -> None:
     path.write_bytes(tags.build_index(region, 2))
     assert indexes.find(region_of(["a", "b"])) is None
     found = indexes.find(region)
-    assert found is not None and found.find(Match("b", False)).tolist() == [1]
+    assert found is not None and look_up(found, Match("b", False)) == [1]
     assert indexes.find(region) is found
 
 
 def test_a_bounded_number_of_indexes_is_kept(tmp_path: Path) -> None:
     """The memory of a long topic's tags is bounded by a setting."""
-    indexes = tags.TagIndexes(Files(), (tmp_path, tmp_path), 3)
+    indexes = TagIndexes(Files(), (tmp_path, tmp_path), 3)
     regions = [sealed_region(["a"], base) for base in range(1, 11)]
     for region in regions:
         path = place.tag_path(tmp_path, KEY.log_id, region.base_seq)
@@ -138,3 +134,57 @@ def test_a_bounded_number_of_indexes_is_kept(tmp_path: Path) -> None:
         assert indexes.find(region) is not None
     assert len(indexes._kept) == 3
     assert indexes.find(regions[0]) is not None
+
+
+def _indexed(tmp_path: Path, texts: list[str | None], index: bytes) -> tuple[TagIndexes, Region]:
+    path = place.tag_path(tmp_path, KEY.log_id, KEY.base_seq)
+    path.parent.mkdir()
+    path.write_bytes(index)
+    return TagIndexes(Files(), (tmp_path, tmp_path), 4), sealed_region(texts)
+
+
+def test_rows_are_looked_at_when_the_index_turns_out_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer is the same, and the log says why it took longer."""
+    data = tags.build_index(region_of(TEXTS), len(TEXTS))
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+    indexes, region = _indexed(tmp_path, TEXTS, damaged)
+    assert indexes.find(region) is not None
+    match = Match("a", is_prefix=True)
+    assert expected(TEXTS, match) == indexes.find_rows(region, len(TEXTS), match).tolist()
+    assert "tag index ignored" in caplog.text
+
+
+def test_the_record_has_the_last_word(tmp_path: Path) -> None:
+    """An intact index of other records finds nothing that does not match."""
+    other: list[str | None] = ["b", "a", None, "a", "ab"]
+    texts: list[str | None] = ["a", "a", "a", None, "b"]
+    indexes, region = _indexed(tmp_path, texts, tags.build_index(region_of(other), 5))
+    assert indexes.find_rows(region, 5, Match("a", False)).tolist() == [1]
+    assert indexes.find_rows(region, 5, Match("a", True)).tolist() == [1]
+
+
+@pytest.mark.parametrize("field", ["end", "tag_len"])
+@pytest.mark.parametrize("value", [0, 1, 9, 10, 65_535])
+@pytest.mark.parametrize("is_prefix", [False, True])
+def test_a_damaged_row_leads_nowhere(field: str, value: int, is_prefix: bool) -> None:
+    """Whatever it says, nothing outside the segment is touched; rows that are sound are found."""
+    texts: list[str | None] = ["a", "b", "a", "a"]
+    region = region_of(texts)
+    for row in range(len(texts)):
+        rows = region.rows.copy()
+        rows[field][row] = value
+        damaged = Region(region.key, rows, region.dat, region.path)
+        found = tags.scan_rows(damaged, len(texts), Match("a", is_prefix)).tolist()
+        assert {0, 2, 3} - {row, row + 1} <= set(found)
+
+
+def test_rows_of_many_windows_are_found() -> None:
+    """A long segment is looked at a part at a time."""
+    texts: list[str | None] = ["a" if at % 40_000 == 39_999 else "b" for at in range(140_000)]
+    region = region_of(texts)
+    for is_prefix in (False, True):
+        found = tags.scan_rows(region, len(texts), Match("a", is_prefix)).tolist()
+        assert found == [39_999, 79_999, 119_999]
+    assert tags.scan_rows(region, 80_000, Match("a", False), first=40_000).tolist() == [79_999]
