@@ -98,6 +98,42 @@ CREATE TABLE quarantine (
     PRIMARY KEY (file, position)
 ) STRICT, WITHOUT ROWID;
 
+-- One row a watch session: what it follows and how far it got.
+CREATE TABLE watch_sessions (
+    wid            TEXT NOT NULL COLLATE BINARY PRIMARY KEY,
+    key            TEXT NOT NULL,        -- id of the creating key, '' without auth
+    spec           TEXT NOT NULL,        -- the subscription, JSON
+    cursors        TEXT NOT NULL CHECK (json_valid(cursors)),   -- {topic: [epoch, seq]}
+    openings       TEXT NOT NULL CHECK (json_valid(openings)),  -- [[generation, cursors]], last 4
+    generation     INTEGER NOT NULL,     -- streams that it ever had
+    open           INTEGER NOT NULL CHECK (open IN (0, 1, 2)),
+                                         -- 0 given back with its cursors, 1 has a stream,
+                                         -- 2 lost its stream, which may have sent more
+    created_ts     INTEGER NOT NULL,
+    last_access_ts INTEGER NOT NULL
+) STRICT;
+
+-- Sessions without a stream expire.
+CREATE INDEX watch_sessions_by_access ON watch_sessions (last_access_ts) WHERE open <> 1;
+
+-- What a start finds still open was interrupted.
+CREATE INDEX watch_sessions_open ON watch_sessions (wid) WHERE open = 1;
+
+-- For people: watch sessions; an open one's cursors are a few seconds old.
+CREATE VIEW v_watches AS
+SELECT
+    wid,
+    nullif(key, '') AS key,
+    CASE open WHEN 0 THEN 'idle' WHEN 1 THEN 'open' ELSE 'interrupted' END AS state,
+    generation,
+    (SELECT count(*) FROM json_each(cursors)) AS topics,
+    strftime('%Y-%m-%dT%H:%M:%fZ', created_ts / 1000.0, 'unixepoch') AS created,
+    strftime('%Y-%m-%dT%H:%M:%fZ', last_access_ts / 1000.0, 'unixepoch') AS last_access,
+    cursors,
+    spec
+FROM watch_sessions
+ORDER BY created_ts, wid;
+
 -- For people: topics as of the last checkpoint.
 CREATE VIEW v_topics AS
 SELECT

@@ -38,8 +38,8 @@ EXIT_TIMEOUT_S = 30
 class Victim:
     """A running victim, as its parent sees it."""
 
-    def __init__(self, directory: Path, die_in_recovery_at: int | None = None) -> None:
-        command = [sys.executable, "-m", "tests.crash.victim", str(directory)]
+    def __init__(self, directory: Path, die_in_recovery_at: int | None, program: str) -> None:
+        command = [sys.executable, "-m", program, str(directory)]
         if die_in_recovery_at is not None:
             command.append(str(die_in_recovery_at))
         self._process = subprocess.Popen(
@@ -77,9 +77,11 @@ class Victim:
 
 
 @contextmanager
-def started(directory: Path, die_in_recovery_at: int | None = None) -> Iterator[Victim]:
+def started(
+    directory: Path, die_in_recovery_at: int | None = None, program: str = "tests.crash.victim"
+) -> Iterator[Victim]:
     """A victim that is gone afterwards, whatever happens."""
-    victim = Victim(directory, die_in_recovery_at)
+    victim = Victim(directory, die_in_recovery_at, program)
     try:
         yield victim
     finally:

@@ -11,6 +11,7 @@ from tests.faults.driver import Driver, fast_directory, small_settings
 from tests.faults.dump import dump
 from tests.faults.lossy import LossyFiles
 from topicsd.engine.commit import CEILING_STEP
+from topicsd.model.commands import AwaitSynced, Synced
 from topicsd.model.settings import Settings
 from topicsd.storage import paths
 
@@ -112,6 +113,26 @@ def test_a_disk_class_topic_that_lost_nothing_has_no_gap(home: Path) -> None:
     driver = Driver(_settings(home), LossyFiles("second boot"))
     assert dump(_settings(home))["topic"].records == kept
     assert driver.append("topic", b"1").first_seq == 11
+    driver.close()
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk"])
+@pytest.mark.parametrize("board", ["kept", "gone"])
+def test_what_was_waited_for_survives(home: Path, board: str, durability: str) -> None:
+    """Everything up to the head that `AwaitSynced` named, whatever the class."""
+    driver = Driver(_settings(home), LossyFiles())
+    driver.put("topic", durability=durability)
+    driver.put("other", durability=durability)
+    kept = _write(driver, "topic", range(10))
+    _write(driver, "other", range(3))
+    (synced,) = driver.run(AwaitSynced("topic"))
+    assert isinstance(synced, Synced) and synced.head_seq == max(kept)
+    later = _write(driver, "topic", range(10, 20))
+    _lose_power(driver, board=board)
+    driver = Driver(_settings(home), LossyFiles("second boot"))
+    seen = dump(_settings(home))["topic"]
+    assert kept.items() <= seen.records.items() <= (kept | later).items()
+    assert not any(gap_from <= synced.head_seq for gap_from, *_ in seen.lost)
     driver.close()
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -22,10 +23,10 @@ from typing import cast
 
 from topicsd.bridge import codec
 from topicsd.bridge.codec import BadFrame, Framer, Outcome, Request
-from topicsd.bridge.port import settle
+from topicsd.bridge.port import WORKER_BITS, settle
 from topicsd.bridge.wakeups import Wakeups
 from topicsd.model import errors
-from topicsd.model.commands import Append, Command, Reply
+from topicsd.model.commands import Append, Command, Join, Reply
 
 IN_FLIGHT_MAX = 65_536
 # A frame is closed at this many payload bytes, so that one flush of large writes neither
@@ -33,6 +34,9 @@ IN_FLIGHT_MAX = 65_536
 FRAME_PAYLOAD_BYTES = 128 * 2**10
 UNSENT_BYTES_HIGH = 8 * 2**20
 RETRY_S_MIN, RETRY_S_MAX = 0.01, 0.25
+
+# The number of a command whose reply nobody waits for.
+_UNASKED = 0
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +46,7 @@ class SocketPort:
 
     def __init__(self, path: Path, progress: Callable[[], float]) -> None:
         self.wakeups = Wakeups()
+        self.worker = 0
         self._path = path
         # Replay progress of an engine that is not ready, for the refusals meanwhile.
         self._progress = progress
@@ -114,7 +119,10 @@ class SocketPort:
             self.wakeups.moved(codec.unpack_rows(outcome.moved))
 
     def gained(self, link: _Link) -> None:
+        """Say who this is, before anything else is sent."""
         self._link = link
+        self.worker = secrets.randbits(WORKER_BITS)
+        link.send(codec.build_frame([(_UNASKED, Join(self.worker))]))
         self.wakeups.wake_all()
 
     def lost(self) -> None:

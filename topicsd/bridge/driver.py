@@ -39,7 +39,7 @@ class Drivable(Protocol):
 
     def take_moved(self) -> list[int]: ...
 
-    def tick(self) -> None: ...
+    def tick(self) -> Replies: ...
 
     def close(self) -> None: ...
 
@@ -101,13 +101,9 @@ class Driver:
         self._run(self._engine.release)
 
     def _tick(self) -> None:
-        self._run(self._chores)
+        self._run(self._engine.tick)
         if self._loop is not None:
             self._ticking = self._loop.call_later(TICK_S, self._tick)
-
-    def _chores(self) -> Replies:
-        self._engine.tick()
-        return []
 
     def _run(self, step: Callable[[], Replies]) -> None:
         """Run one step of the engine and deliver what came of it."""

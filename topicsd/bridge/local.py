@@ -7,14 +7,15 @@ command's ticket is the future its handler waits for.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 
 from topicsd.bridge.doorbell import Doorbell
 from topicsd.bridge.driver import Drivable, Driver, Replies
-from topicsd.bridge.port import settle
+from topicsd.bridge.port import WORKER_BITS, settle
 from topicsd.bridge.wakeups import Wakeups
 from topicsd.model import errors
-from topicsd.model.commands import Command, Reply
+from topicsd.model.commands import Command, Join, Reply
 
 
 class LocalPort:
@@ -22,6 +23,7 @@ class LocalPort:
 
     def __init__(self, engine: Drivable, doorbell: Doorbell, fault: Callable[[], None]) -> None:
         self.wakeups = Wakeups()
+        self.worker = secrets.randbits(WORKER_BITS)
         self._driver = Driver(engine, doorbell, self._deliver, fault)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[Reply]] = set()
@@ -33,6 +35,8 @@ class LocalPort:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._driver.start(loop)
+        # Nobody waits for the reply. There is no leaving either: both ends are one process.
+        self._driver.submit(((loop.create_future(), Join(self.worker)),))
 
     def submit(self, command: Command) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

@@ -13,11 +13,17 @@ from typing import Protocol
 from topicsd.bridge.wakeups import Wakeups
 from topicsd.model.commands import Command, Failed, Reply
 
+# Random, so that no two connections ever have the same.
+WORKER_BITS = 62
+
 
 class Port(Protocol):
     """Submits commands to the engine and hears which logs moved."""
 
     wakeups: Wakeups
+    # Who the engine takes this process for; another number on each new connection, so that
+    # the end of an old one is never taken for the end of the present one.
+    worker: int
 
     def submit(self, command: Command) -> asyncio.Future[Reply]:
         """Send `command`; the future gives its reply or raises the `TopicsError` it met."""

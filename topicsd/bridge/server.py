@@ -7,6 +7,9 @@ Bounded: a worker that does not read its replies is not read from either, and th
 should hear of are kept as a set; beyond `MOVED_ROWS_MAX` the set collapses into "everything
 moved". A worker that sends nonsense is disconnected; the others do not notice.
 
+A worker says who it is with its first command. When its connection is lost the engine is
+told, because it may hold what only this worker could have given back.
+
 Draining: the engine serves on until every worker has hung up (they finish their requests
 first) or the drain timeout passed, then closes cleanly.
 """
@@ -23,7 +26,7 @@ from topicsd.bridge import codec
 from topicsd.bridge.codec import BadFrame, Framer, Outcome
 from topicsd.bridge.doorbell import Doorbell
 from topicsd.bridge.driver import Drivable, Driver, Replies
-from topicsd.model.commands import Reply
+from topicsd.model.commands import Join, Leave, Reply
 
 UNREAD_BYTES_HIGH = 8 * 2**20
 MOVED_ROWS_MAX = 65_536
@@ -73,11 +76,16 @@ class EngineHost:
 
     def leave(self, peer: _Peer) -> None:
         self._peers.discard(peer)
+        if peer.worker is not None:
+            # Applied after all that the worker has sent, and before a drained engine closes.
+            self._driver.submit([((peer, 0), Leave(peer.worker))])
         self._finish_if_alone()
 
     def receive(self, peer: _Peer, frames: list[memoryview]) -> None:
         for frame in frames:
             requests = codec.read_requests(frame)
+            if peer.worker is None:
+                peer.worker = _find_worker(requests)
             self._driver.submit([((peer, number), command) for number, command in requests])
 
     def _finish_if_alone(self) -> None:
@@ -91,11 +99,18 @@ class EngineHost:
             peer.send(moved)
 
 
+def _find_worker(requests: list[codec.Request]) -> int | None:
+    joins = [command.worker for _, command in requests if isinstance(command, Join)]
+    return joins[0] if joins else None
+
+
 class _Peer(asyncio.Protocol):
     """One worker's connection."""
 
     def __init__(self, host: EngineHost) -> None:
         self.replies: list[tuple[int, Reply]] = []
+        # Unknown until it has joined.
+        self.worker: int | None = None
         self._host = host
         self._framer = Framer()
         self._paused = False

@@ -13,6 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Somebody to tell that a row moved; must be quick and must not raise."""
+
+    def wake(self) -> None: ...
 
 
 class Waiter:
@@ -72,14 +79,18 @@ class Wakeups:
     """The table from row to waiters; a move costs its rows plus the waiters it wakes."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, set[Waiter]] = {}
+        self._waiting: dict[int, dict[Listener, None]] = {}
 
     def subscribe(self, rows: Iterable[int]) -> Waiter:
         """Register for `rows`: do this before looking at the board."""
         waiter = Waiter(self, tuple(rows))
         for row in waiter._rows:
-            self._waiting.setdefault(row, set()).add(waiter)
+            self.listen(row, waiter)
         return waiter
+
+    def listen(self, row: int, listener: Listener) -> None:
+        """Wake `listener` whenever `row` moves: do this before looking at the board."""
+        self._waiting.setdefault(row, {})[listener] = None
 
     def moved(self, rows: Iterable[int]) -> None:
         """Wake the waiters of these rows and no others."""
@@ -96,11 +107,11 @@ class Wakeups:
             for waiter in waiters:
                 waiter.wake()
 
-    def forget(self, waiter: Waiter, rows: tuple[int, ...]) -> None:
+    def forget(self, listener: Listener, rows: tuple[int, ...]) -> None:
         for row in rows:
             waiters = self._waiting.get(row)
             if waiters is not None:
-                waiters.discard(waiter)
+                waiters.pop(listener, None)
                 if not waiters:
                     del self._waiting[row]
 

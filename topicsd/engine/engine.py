@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topicsd.engine import append, recover, removal, tiering, topics, write_many
+from topicsd.engine import append, attach, recover, removal, tiering, topics, watches, write_many
 from topicsd.engine.checkpoint import Checkpoints
 from topicsd.engine.clerk import Clerk
 from topicsd.engine.commit import Commits
@@ -29,19 +29,27 @@ from topicsd.engine.staging import Batch, Outcome
 from topicsd.model.clock import Clock
 from topicsd.model.commands import (
     Append,
+    AttachWatch,
+    AwaitSynced,
     Command,
+    CreateWatch,
     DeleteRecords,
     DeleteTopic,
+    DetachWatch,
     Failed,
     FindTopic,
+    HoldWatch,
+    Join,
+    Leave,
     PutTopic,
     Reply,
+    SaveCursors,
     WriteMany,
 )
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
 from topicsd.storage import paths, place
-from topicsd.storage.catalog import CatalogWriter, SetMeta
+from topicsd.storage.catalog import CatalogWriter, InterruptWatches, SetMeta
 from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 from topicsd.storage.shelf import Shelf
@@ -51,19 +59,28 @@ from topicsd.storage.wal import Wal
 
 Ticket = Any
 
-COMMANDS: dict[type, Callable[..., Reply]] = {
+# A function that returns None answers later, by an outcome of its own, or never.
+COMMANDS: dict[type, Callable[..., Reply | None]] = {
     PutTopic: topics.apply_put,
     DeleteTopic: topics.apply_delete,
     FindTopic: topics.apply_find,
     Append: append.apply_append,
     WriteMany: write_many.apply_write_many,
     DeleteRecords: removal.apply_delete,
+    AwaitSynced: topics.apply_await_synced,
+    CreateWatch: watches.apply_create,
+    AttachWatch: attach.apply_attach,
+    HoldWatch: attach.apply_hold,
+    DetachWatch: attach.apply_detach,
+    SaveCursors: attach.apply_save,
+    Join: attach.apply_join,
+    Leave: attach.apply_leave,
 }
 
 
-# What was staged before one of these is committed first: a delete looks into segments, and a
-# write to several topics is a commit of its own.
-_ALONE = (DeleteRecords, WriteMany)
+# What was staged before one of these is committed first: a delete looks into segments, a
+# write to several topics is a commit of its own, and a wait is for frames that exist.
+_ALONE = (DeleteRecords, WriteMany, AwaitSynced)
 
 
 def _needs_commit(work: Batch, command: Command) -> bool:
@@ -171,12 +188,16 @@ class Engine:
         self.moved.clear()
         return moved
 
-    def tick(self) -> None:
-        """Chores; called about ten times a second."""
+    def tick(self) -> list[tuple[Ticket, Reply]]:
+        """Chores, and the replies that come of them; called about ten times a second."""
         self.ages.roll_old(self.clock.now_ms())
         self.checkpoints.poll()
         self.tiering.poll()
+        work = Batch()
+        attach.poll(self, work)
+        ready = self.commits.commit(work)
         self.report.publish()
+        return ready
 
     def volume_of(self, log: Log) -> Volume:
         return self.volumes[log.resident]
@@ -222,7 +243,13 @@ class Engine:
 
     def _start(self, data_dir: paths.Path) -> None:
         settings = self.settings
-        self.catalog.commit([SetMeta("boot", self.files.boot_id()), SetMeta("stopped", "")])
+        self.catalog.commit(
+            [
+                SetMeta("boot", self.files.boot_id()),
+                SetMeta("stopped", ""),
+                InterruptWatches(self.clock.now_ms()),
+            ]
+        )
         self.clerk = Clerk(self.catalog, self.notify)
         self.wal = Wal(
             self.files,
@@ -235,6 +262,7 @@ class Engine:
         )
         self.held = HeldReplies(settings.wal_shards)
         self.commits = Commits(self)
+        self.watches = watches.Watches(self.catalog, settings.watch_session_ttl_ms)
         self.report = Report(self)
         self.board.replay_progress = 1.0
         self.board.state = "ready"

@@ -26,6 +26,7 @@ from topicsd.storage.board import FLAG_RESIDENT, Board, BoardMissing
 from topicsd.storage.catalog import CatalogWriter, Change, Quarantine, SetMeta
 from topicsd.storage.fs import Files
 from topicsd.storage.replay import WalReader, set_aside
+from topicsd.storage.wal import list_files
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
@@ -108,6 +109,7 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
     rebuild.finish(shown, trust_tail=same_boot, trust_counts=same_boot and not corrupt_frames)
     engine.first_lsn = reader.last_lsn
     _set_aside(engine, reader)
+    _sync_wal(engine)
     return RecoverySummary(
         clean=False,
         frames=reader.frames,
@@ -173,6 +175,17 @@ def _set_aside(engine: Engine, reader: WalReader) -> None:
             )
     if notes:
         engine.catalog.commit(notes)
+
+
+def _sync_wal(engine: Engine) -> None:
+    """Make durable what was replayed: a killed engine's last frames may be in memory only."""
+    files = engine.files
+    for file in list_files(files, paths.wal(engine.settings.data_dir)):
+        fd = files.open(file.path)
+        try:
+            files.sync(fd)
+        finally:
+            files.close(fd)
 
 
 def log_summary(summary: RecoverySummary, log: logging.Logger = _log) -> None:

@@ -34,5 +34,6 @@ class Report:
             records_appended=engine.commits.records,
             checkpoints=engine.checkpoints.started,
             checkpoint_running=engine.checkpoints.running,
+            watch_sessions=engine.watches.count,
             fsync_buckets=tuple(counters.fsync_buckets),
         )

@@ -102,13 +102,17 @@ class Retention:
 
     def park_emptied(self, log: Log, snapshot: Snapshot, indexes: list[int]) -> None:
         """Note sealed segments of which a delete left nothing (DESIGN 7.4)."""
+        # What is below may be dropped already, though it is still in the list.
+        first = snapshot.find(log.earliest_seq)
         for index in indexes:
+            if index <= first or snapshot.bases()[index] == log.spot.base_seq:
+                continue
             region, rows = snapshot.region(index)
             # Where an unsealed segment ends is known from the next one, which must stay then.
-            ended = index == 0 or snapshot.region(index - 1)[0].seal is not None
-            if region.base_seq == log.spot.base_seq or region.seal is None or not ended:
+            ended = snapshot.region(index - 1)[0].seal is not None
+            if region.seal is None or not ended:
                 continue
-            if region.base_seq >= log.earliest_seq and not only_live(region, np.arange(rows)).size:
+            if not only_live(region, np.arange(rows)).size:
                 self.emptied.append((log.id, region.base_seq))
 
     def drop_emptied(self, emptied: list[tuple[int, int]]) -> None:

@@ -18,9 +18,11 @@ from topicsd.engine.staging import Batch, Outcome
 from topicsd.model import errors
 from topicsd.model.commands import (
     Append,
+    AwaitSynced,
     DeleteTopic,
     FindTopic,
     PutTopic,
+    Synced,
     TopicDeleted,
     TopicFound,
     TopicPut,
@@ -28,7 +30,7 @@ from topicsd.model.commands import (
 from topicsd.model.errors import TopicsError
 from topicsd.model.topic import DEFAULT, TopicConfig, limits_of
 from topicsd.rules.floors import SEQ_BASE
-from topicsd.storage.board import BoardRow
+from topicsd.storage.board import NAMES, BoardRow
 from topicsd.storage.catalog import CreateLog, DropLog, UpdateConfig
 
 if TYPE_CHECKING:
@@ -74,6 +76,18 @@ def apply_find(engine: Engine, batch: Batch, outcome: Outcome, command: FindTopi
     """Whether a name exists, answered after the catalog knows it too."""
     engine.commits.await_catalog(outcome, command.topic)
     return TopicFound(engine.registry.find(command.topic) is not None)
+
+
+def apply_await_synced(
+    engine: Engine, batch: Batch, outcome: Outcome, command: AwaitSynced
+) -> Synced:
+    """Where a topic stands, told when no crash can take back any of it."""
+    log = engine.registry.find(command.topic)
+    if log is None:
+        raise errors.topic_not_found(command.topic)
+    engine.commits.await_catalog(outcome, log.name)
+    engine.commits.await_synced(outcome, log)
+    return Synced(log.epoch, log.head_seq)
 
 
 def apply_delete(
@@ -122,7 +136,12 @@ def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: To
         config_json=_config_json(config),
         created_ts=engine.clock.now_ms(),
     )
-    engine.commits.stage_change(batch, outcome, change, lambda: engine.registry.settle(log))
+
+    def settle() -> None:
+        engine.registry.settle(log)
+        engine.moved.add(NAMES)
+
+    engine.commits.stage_change(batch, outcome, change, settle)
     return log
 
 

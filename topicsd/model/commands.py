@@ -87,8 +87,10 @@ class AttachWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):
     wid: str
     key: str
     worker: int
-    # From a worker that has been serving the stream all along: it knows better than we do.
+    # From a worker that has been serving the stream all along: it knows better than we do,
+    # unless somebody else took over after the generation that it served.
     known: Cursors | None
+    generation: int = 0
 
 
 class HoldWatch(msgspec.Struct, array_like=True, tag=True, frozen=True):

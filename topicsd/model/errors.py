@@ -11,6 +11,9 @@ from typing import Any
 
 STATUS: dict[str, int] = {
     "invalid_request": 400,
+    # These two only on a WebSocket, where a code has no status.
+    "invalid_json": 400,
+    "unsupported_message": 400,
     "batch_too_large": 400,
     "record_too_large": 400,
     "unauthorized": 401,
@@ -62,6 +65,14 @@ class TopicsError(Exception):
 
 def invalid_request(message: str, **detail: Any) -> TopicsError:
     return TopicsError("invalid_request", message, detail or None)
+
+
+def invalid_json(message: str) -> TopicsError:
+    return TopicsError("invalid_json", message)
+
+
+def unsupported_message() -> TopicsError:
+    return TopicsError("unsupported_message", "messages are JSON text, not binary")
 
 
 def batch_too_large(count: int, limit: int) -> TopicsError:

@@ -12,6 +12,16 @@ from topicsd.model import errors
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}\Z")
 
 
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}\Z|\Z")
+
+
+def check_prefix(prefix: str) -> str:
+    """Return what names may start with, or raise `invalid_request`; empty means any name."""
+    if _PREFIX.match(prefix) is None:
+        raise errors.invalid_request("a prefix is the beginning of a topic name", field="prefixes")
+    return prefix
+
+
 def is_topic_name(name: str) -> bool:
     return _TOPIC.match(name) is not None
 

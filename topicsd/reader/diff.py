@@ -31,6 +31,9 @@ class DiffQuery(msgspec.Struct, frozen=True):
     include_meta: bool
     max_bytes: int
     match: Match | None = None
+    include_data: bool = True
+    # Nothing above this seq is delivered.
+    until_seq: int | None = None
 
 
 class DiffPage(msgspec.Struct, frozen=True):
@@ -58,19 +61,20 @@ def build_want(query: DiffQuery, *, dedupe_node: bool) -> Want:
         include_tags=query.include_tags,
         include_meta=query.include_meta,
         match=query.match,
+        include_data=query.include_data,
     )
 
 
 def read_page(
-    snapshot: Snapshot, floors: Floors, from_seq: int, gaps: list[tuple[int, int]], want: Want
+    snapshot: Snapshot, floors: Floors, query: DiffQuery, gaps: list[tuple[int, int]], want: Want
 ) -> DiffPage:
     """One page for a cursor."""
-    plan = plan_read(from_seq, floors, gaps)
+    plan = _plan(query, floors, gaps)
     collector = _Collector(snapshot, want)
     corrupt = collector.collect(plan)
     if corrupt and collector.count == 0 and plan.tombstone is None:
         # The cursor stands at corrupt records: report them and read on behind them.
-        plan = plan_read(from_seq, floors, sorted([*gaps, corrupt]))
+        plan = _plan(query, floors, sorted([*gaps, corrupt]))
         collector = _Collector(snapshot, want)
         collector.collect(plan)
     return DiffPage(
@@ -82,6 +86,13 @@ def read_page(
         tombstone=plan.tombstone,
         scanned=collector.scanned,
     )
+
+
+def _plan(query: DiffQuery, floors: Floors, gaps: list[tuple[int, int]]) -> ReadPlan:
+    plan = plan_read(query.from_seq, floors, gaps)
+    if query.until_seq is None or query.until_seq >= plan.stop:
+        return plan
+    return plan._replace(stop=max(query.until_seq, plan.start - 1))
 
 
 class _Collector:

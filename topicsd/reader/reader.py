@@ -93,7 +93,7 @@ class Reader:
                 floors = self._floors(snapshot)
                 gaps = self._topics.gaps(row.log_id) if row.flags & FLAG_GAPS else []
                 want = wanted._replace(holes=bool(row.flags & FLAG_HOLES))
-                page = read_page(snapshot, floors, query.from_seq, gaps, want)
+                page = read_page(snapshot, floors, query, gaps, want)
             except Stale:
                 continue
             if self._still_there(topic.row, row):
@@ -118,6 +118,19 @@ class Reader:
             if state is not None:
                 states.append((topic, state))
         return states
+
+    def head_seq(self, topic: TopicView) -> int:
+        """The newest seq of a topic; 0 when it was deleted."""
+        row = self._current(topic)
+        return 0 if row is None else row.head_seq
+
+    def last_topic_id(self) -> int:
+        """The id of the topic created last."""
+        return self._topics.last_id()
+
+    def created_after(self, log_id: int) -> list[tuple[int, str]]:
+        """Ids and names of the topics created after the one with this id."""
+        return [(record.id, record.name) for record in self._topics.created_after(log_id)]
 
     def count_segments(self) -> int:
         """Sealed segments of all topics."""

@@ -22,6 +22,7 @@ from topicsd.storage.tags import scan_rows
 WINDOW_MIN = 4096
 
 Part = memoryview | bytes
+_DATA = b'"data":'
 
 
 class Want(NamedTuple):
@@ -37,6 +38,8 @@ class Want(NamedTuple):
     holes: bool = True
     # Only records whose tag matches are delivered.
     match: Match | None = None
+    # Without it a record is just its seq, time, tag and node.
+    include_data: bool = True
 
 
 class Slices(NamedTuple):
@@ -79,8 +82,10 @@ def scan(region: Region, first: int, last: int, want: Want) -> Slices:
     else:
         next_row = first + int(kept[fitting - 1]) + 1
     flags = int(np.bitwise_or.reduce(rows["flags"])) if len(rows) else 0
-    cut = (not want.include_tags and flags & HAS_KEY) or (
-        not want.include_meta and flags & HAS_META
+    cut = (
+        not want.include_data
+        or (not want.include_tags and flags & HAS_KEY)
+        or (not want.include_meta and flags & HAS_META)
     )
     if cut:
         indexes = range(fitting) if kept is None else kept[:fitting].tolist()
@@ -152,8 +157,14 @@ def _runs(region: Region, first: int, kept: npt.NDArray[np.intp]) -> list[Part]:
 def _trimmed(region: Region, row: int, want: Want) -> list[Part]:
     """One record without the members the reader left out."""
     start, end = region.position(row), int(region.rows["end"][row])
-    _, _, _, _, _, _, tag_len, tail_len, _, _ = region.rows[row].tolist()
+    _, _, _, _, _, head_len, tag_len, tail_len, _, _ = region.rows[row].tolist()
     parts: list[Part] = []
+    if not want.include_data:
+        head = prefix(region.base_seq + row, int(region.rows["ts"][row]))
+        after = start + len(head) + (0 if want.include_tags else tag_len)
+        labels = region.dat[after : start + len(head) + head_len - len(_DATA)]
+        # The comma after the last member gives way to the brace.
+        return [(head + bytes(labels))[:-1], END]
     if tag_len and not want.include_tags:
         head = prefix(region.base_seq + row, int(region.rows["ts"][row]))
         parts.append(head)

@@ -26,6 +26,7 @@ class TopicView(msgspec.Struct, frozen=True):
     row: int
     generation: int
     config: TopicConfig
+    epoch: int
 
 
 class TopicState(msgspec.Struct, frozen=True):
@@ -110,6 +111,19 @@ class Topics:
         except CatalogMissing:
             return 0
 
+    def last_id(self) -> int:
+        try:
+            return self._catalog.next_id() - 1
+        except CatalogMissing:
+            return 0
+
+    def created_after(self, log_id: int) -> list[LogRecord]:
+        """Topics with a greater id, which is those created later, in that order."""
+        try:
+            return self._catalog.logs_after(log_id)
+        except CatalogMissing:
+            return []
+
     def gaps(self, log_id: int) -> list[tuple[int, int]]:
         return [(gap.from_seq, gap.to_seq) for gap in self._catalog.gaps(log_id)]
 
@@ -140,4 +154,4 @@ def is_current(view: TopicView, row: BoardRow) -> bool:
 
 def _view(record: LogRecord, generation: int) -> TopicView:
     config = _decode_config(record.config_json)
-    return TopicView(record.name, record.id, record.row, generation, config)
+    return TopicView(record.name, record.id, record.row, generation, config, record.epoch)

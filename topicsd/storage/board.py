@@ -84,6 +84,9 @@ class BoardRow(NamedTuple):
     shown_seq: int = 0
 
 
+# Among the rows that moved: a topic was created.
+NAMES: Final = 2**32 - 1
+
 FLAG_RESIDENT: Final = 1
 FLAG_GAPS: Final = 2
 # Some record between the floor and the head may be deleted.

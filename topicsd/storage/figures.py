@@ -37,6 +37,7 @@ class Figures(NamedTuple):
     records_appended: int = 0
     checkpoints: int = 0
     checkpoint_running: int = 0
+    watch_sessions: int = 0
     # Syncs by the bucket their duration falls into, not cumulated.
     fsync_buckets: tuple[int, ...] = (0,) * _BUCKETS
 

@@ -3,8 +3,9 @@
 The main process makes the map before it forks, so every worker, also one that replaces a
 dead one, has the same pages; nothing of it reaches a disk. One column a worker:
 
-    0 pid, 1 requests in flight, 2 connections, then requests in flight by key,
-    then counters: records read, submits refused, wakeup lag, request latencies
+    0 pid, 1 requests in flight, 2 connections, 3 open streams, then requests in flight by
+    key, open streams by key, then counters: records read, submits refused, wakeup lag,
+    request latencies
 
 All cells are u64. A process writes only its own column, each cell with one aligned store,
 so readers never see half a number. Columns of processes that are gone do not count for what
@@ -44,7 +45,7 @@ LAG_BUCKETS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 1000, 5000)
 STATUS_CLASSES: Final = 5
 
 _CELL_BYTES = 8
-_PID, _IN_FLIGHT, _CONNECTIONS, _KEYS = 0, 1, 2, 3
+_PID, _IN_FLIGHT, _CONNECTIONS, _STREAMS, _KEYS = 0, 1, 2, 3, 4
 # A histogram: one cell a bucket, one above the last bound, and the sum.
 _LAG_CELLS = len(LAG_BUCKETS_MS) + 2
 _REQUEST_CELLS = len(REQUEST_BUCKETS_US) + 2
@@ -62,6 +63,7 @@ class Now(NamedTuple):
 
     in_flight: int
     connections: int
+    streams: int
 
 
 class Tally:
@@ -70,7 +72,8 @@ class Tally:
     def __init__(self, files: Files, *, columns: int, keys: int, series: int) -> None:
         self._files = files
         self.columns = columns
-        self.read_cell = _KEYS + keys
+        self.stream_cell = _KEYS + keys
+        self.read_cell = self.stream_cell + keys
         self.full_cell = self.read_cell + 1
         self.lag_cell = self.full_cell + 1
         self.request_cell = self.lag_cell + _LAG_CELLS
@@ -97,6 +100,17 @@ class Tally:
         """Like `in_flight_of`, without workers that are gone; costs a system call each."""
         return sum(column[_KEYS + key] for column in self._living())
 
+    def streams_of(self, key: int | None) -> int:
+        """Open streams of one key, or of all, also those of dead workers."""
+        return sum(self._cells[self._stream_place(key) :: self._width])
+
+    def living_streams_of(self, key: int | None) -> int:
+        """Like `streams_of`, without workers that are gone."""
+        return sum(column[self._stream_place(key)] for column in self._living())
+
+    def _stream_place(self, key: int | None) -> int:
+        return _STREAMS if key is None else self.stream_cell + key
+
     def pids(self) -> list[int]:
         return [column[_PID] for column in self._living()]
 
@@ -105,6 +119,7 @@ class Tally:
         return Now(
             sum(column[_IN_FLIGHT] for column in living),
             sum(column[_CONNECTIONS] for column in living),
+            sum(column[_STREAMS] for column in living),
         )
 
     @property
@@ -146,11 +161,12 @@ class Tally:
 class Column:
     """One process's cells; only that process, and in it only one thread, changes them."""
 
-    __slots__ = ("_cells", "_full", "_lag", "_read", "_requests", "tally")
+    __slots__ = ("_cells", "_full", "_lag", "_read", "_requests", "_streams", "tally")
 
     def __init__(self, tally: Tally, cells: memoryview) -> None:
         self.tally = tally
         self._cells = cells
+        self._streams = tally.stream_cell
         self._read = tally.read_cell
         self._full = tally.full_cell
         self._lag = tally.lag_cell
@@ -164,6 +180,11 @@ class Column:
 
     def count_key(self, key: int, change: int) -> None:
         self._cells[_KEYS + key] += change
+
+    def count_stream(self, key: int | None, change: int) -> None:
+        self._cells[_STREAMS] += change
+        if key is not None:
+            self._cells[self._streams + key] += change
 
     def count_read(self, records: int) -> None:
         self._cells[self._read] += records

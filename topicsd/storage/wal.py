@@ -148,6 +148,13 @@ class Shard:
         """The lsn of the shard's last frame, synced or not."""
         return self._written_lsn
 
+    def hurry(self) -> None:
+        """Sync now what is written: a reply waits for it."""
+        with self._wake:
+            if self._behind() and not self._urgent:
+                self._urgent = True
+                self._wake.notify()
+
     def rotate(self) -> list[WalFile]:
         """Stop writing to the current file; return every file that no longer grows."""
         if self._position > FILE_HEADER.size:

@@ -17,6 +17,9 @@ from topicsd.model.commands import (
     DeleteTopic,
     Failed,
     FindTopic,
+    Join,
+    Joined,
+    Leave,
     Reply,
     TopicDeleted,
     TopicFound,
@@ -32,6 +35,10 @@ class FakeEngine:
         self.batches: list[int] = []
         self.heads: dict[str, int] = {}
         self.ticks = 0
+        # Who joined (positive) and left (negative), in order.
+        self.workers: list[int] = []
+        # Replies that the next tick hands out.
+        self.late: list[tuple[Any, Reply]] = []
         self.closed = False
         self._notify = notify
         self._moved: list[int] = []
@@ -39,9 +46,11 @@ class FakeEngine:
         self._synced: list[tuple[Any, Reply]] = []
 
     def apply(self, batch: Sequence[tuple[Any, Command]]) -> list[tuple[Any, Reply]]:
-        self.batches.append(len(batch))
-        replies = []
-        for ticket, command in batch:
+        replies = self._note_workers(batch)
+        asked = [each for each in batch if not isinstance(each[1], Join | Leave)]
+        if asked:
+            self.batches.append(len(asked))
+        for ticket, command in asked:
             reply = self._answer(command)
             if command.topic.startswith("held"):
                 self._held.append((ticket, reply))
@@ -57,8 +66,10 @@ class FakeEngine:
         moved, self._moved = self._moved, []
         return moved
 
-    def tick(self) -> None:
+    def tick(self) -> list[tuple[Any, Reply]]:
         self.ticks += 1
+        late, self.late = self.late, []
+        return late
 
     def close(self) -> None:
         self.closed = True
@@ -77,6 +88,13 @@ class FakeEngine:
 
     def move(self, *rows: int) -> None:
         self._moved.extend(rows)
+
+    def _note_workers(self, batch: Sequence[tuple[Any, Command]]) -> list[tuple[Any, Reply]]:
+        for _, command in batch:
+            if isinstance(command, Join | Leave):
+                sign = 1 if isinstance(command, Join) else -1
+                self.workers.append(sign * command.worker)
+        return [(ticket, Joined()) for ticket, command in batch if isinstance(command, Join)]
 
     def _answer(self, command: Command) -> Reply:
         if command.topic == "bug":

@@ -16,6 +16,7 @@ from topicsd.bridge import address, client, codec, server
 from topicsd.bridge.client import SocketPort
 from topicsd.bridge.doorbell import Doorbell
 from topicsd.bridge.server import EngineHost
+from topicsd.model.commands import Append, Join
 from topicsd.model.errors import TopicsError
 from topicsd.storage.fs import Files
 
@@ -106,7 +107,7 @@ def test_large_command_crosses_whole(tmp_path: Path) -> None:
         apply = rig.engine.apply
 
         def spy(batch):
-            seen.extend(command.forms for _, command in batch)
+            seen.extend(command.forms for _, command in batch if isinstance(command, Append))
             return apply(batch)
 
         rig.engine.apply = spy
@@ -262,6 +263,107 @@ def test_port_holds_back_while_the_engine_does_not_read(
         return held_back, code
 
     assert run(main()) == (True, "throttled")
+
+
+def test_a_worker_joins_before_anything_else(tmp_path: Path) -> None:
+    """With a number of its own, and another one on each connection."""
+
+    async def main() -> None:
+        rig = Rig(tmp_path, drain_timeout_ms=0)
+        first, second = await rig.connect(), await rig.connect()
+        await first.submit(append("a"))
+        await second.submit(append("a"))
+        assert sorted(rig.engine.workers) == sorted([first.worker, second.worker])
+        assert 0 < first.worker != second.worker < 2**62
+        before = first.worker
+        await rig.stop()
+        rig.launch()
+        await until(lambda: first.connected and first.worker in rig.engine.workers)
+        assert first.worker != before
+
+    run(main())
+
+
+def test_a_lost_worker_is_reported_after_all_that_it_sent(tmp_path: Path) -> None:
+    """Whether it hung up or broke off; others stay."""
+
+    async def main() -> None:
+        rig = Rig(tmp_path)
+        ports = [await rig.connect() for _ in range(3)]
+        for port in ports:
+            await port.submit(append("a"))
+        await ports[0].close()
+        await until(lambda: len(rig.engine.workers) == 4)
+        broken = ports[1].worker
+        unanswered = ports[1].submit(append("a"))
+        ports[1].flush()
+        ports[1]._link._transport.close()
+        assert await code_of(unanswered) == "not_ready"
+        await until(lambda: -broken in rig.engine.workers)
+        assert rig.engine.workers[3] == -ports[0].worker
+        assert rig.engine.heads["a"] == 4
+        await ports[2].submit(append("a"))
+        assert -ports[2].worker not in rig.engine.workers
+
+    run(main())
+
+
+def test_a_worker_that_sends_nonsense_has_left(tmp_path: Path) -> None:
+    """Its connection ends like any other."""
+
+    async def main() -> list[int]:
+        rig = Rig(tmp_path)
+        _, writer = await asyncio.open_unix_connection(str(rig.path))
+        writer.write(bytes(codec.build_frame([(0, Join(7))])) + codec.PREFIX.pack(1) + b"\xc1")
+        await until(lambda: len(rig.engine.workers) == 2)
+        writer.close()
+        return rig.engine.workers
+
+    assert run(main()) == [7, -7]
+
+
+def test_a_connection_that_never_joined_is_nobody(tmp_path: Path) -> None:
+    """There is nothing to release when it ends."""
+
+    async def main() -> list[int]:
+        rig = Rig(tmp_path)
+        _, writer = await asyncio.open_unix_connection(str(rig.path))
+        await until(lambda: rig.host._peers)
+        writer.close()
+        await until(lambda: not rig.host._peers)
+        await (await rig.connect()).submit(append("a"))
+        return [worker for worker in rig.engine.workers if worker < 0]
+
+    assert run(main()) == []
+
+
+def test_the_last_worker_is_reported_before_a_drained_engine_closes(tmp_path: Path) -> None:
+    """What it held is released in time to be saved."""
+
+    async def main() -> tuple[list[bool], bool]:
+        rig = Rig(tmp_path)
+        port = await rig.connect()
+        await port.submit(append("a"))
+        rig.host.drain()
+        await port.close()
+        await rig.serving
+        return [worker < 0 for worker in rig.engine.workers], rig.engine.closed
+
+    assert run(main()) == ([False, True], True)
+
+
+def test_a_chore_can_answer_a_worker(tmp_path: Path) -> None:
+    """What a tick produces finds the one who asked."""
+
+    async def main() -> int:
+        rig = Rig(tmp_path)
+        port = await rig.connect()
+        future = port.submit(append("held"))
+        await until(lambda: rig.engine.batches)
+        rig.engine.late, rig.engine._held = rig.engine._held, []
+        return (await future).first_seq
+
+    assert run(main()) == 1
 
 
 def test_socket_is_private_and_replaces_a_stale_one(tmp_path: Path) -> None:

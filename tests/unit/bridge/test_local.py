@@ -75,6 +75,30 @@ def test_commit_wakes_the_waiters_of_its_row() -> None:
     assert run(main()) == [True, True]
 
 
+def test_the_process_joins_its_own_engine() -> None:
+    """Under a number that handlers can name, before their first command is applied."""
+
+    async def main() -> bool:
+        rig = Rig()
+        await rig.port.submit(append("a"))
+        return rig.engine.workers == [rig.port.worker] and rig.port.worker > 0
+
+    assert run(main())
+
+
+def test_a_chore_can_answer() -> None:
+    """What a tick produces reaches the one who asked."""
+
+    async def main() -> Appended:
+        rig = Rig()
+        future = rig.port.submit(append("held"))
+        await until(lambda: rig.engine.batches)
+        rig.engine.late, rig.engine._held = rig.engine._held, []
+        return await future
+
+    assert run(main()).first_seq == 1
+
+
 def test_engine_bug_ends_the_process() -> None:
     """An exception out of apply calls the fault once and nothing is applied afterwards."""
 

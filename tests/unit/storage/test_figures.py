@@ -9,7 +9,7 @@ from topicsd.storage.board import CLASSES, HEADER_BYTES, Board, BoardRow, kind_f
 from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 
-FULL = Figures(*range(1, 12), fsync_buckets=tuple(range(10)))
+FULL = Figures(*range(1, 13), fsync_buckets=tuple(range(10)))
 
 
 def test_figures_are_read_as_they_were_written(tmp_path: Path) -> None:

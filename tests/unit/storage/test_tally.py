@@ -32,7 +32,7 @@ def test_what_a_dead_process_had_open_is_closed() -> None:
     tally = build()
     tally.take(0).set_in_flight(1)
     in_child(tally, 1)
-    assert tally.now() == (1, 0)
+    assert tally.now() == (1, 0, 0)
     assert tally.pids() == [os.getpid()]
     assert (tally.in_flight_of(1), tally.living_in_flight_of(1)) == (5, 0)
     assert (tally.records_read, tally.submits_refused) == (100, 1)
@@ -44,7 +44,7 @@ def test_a_successor_empties_the_gauges() -> None:
     tally = build()
     in_child(tally, 1)
     column = tally.take(1)
-    assert (tally.in_flight_of(1), tally.now()) == (0, (0, 0))
+    assert (tally.in_flight_of(1), tally.now()) == (0, (0, 0, 0))
     column.count_read(1)
     assert tally.records_read == 101
 

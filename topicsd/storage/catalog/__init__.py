@@ -13,17 +13,22 @@ Invariants:
 """
 
 from topicsd.storage.catalog.changes import (
+    AddWatch,
     Change,
     CreateLog,
     DropLog,
     DropSegment,
+    DropWatches,
     ForgetKeys,
+    InterruptWatches,
     MarkCold,
+    OpenWatch,
     Quarantine,
     RecordGap,
     SaveKeys,
     SaveSegment,
     SaveState,
+    SaveWatches,
     SetMeta,
     UpdateConfig,
 )
@@ -36,6 +41,9 @@ from topicsd.storage.catalog.refusals import (
 )
 from topicsd.storage.catalog.rows import (
     BOOT_COLUMNS,
+    WATCH_IDLE,
+    WATCH_INTERRUPTED,
+    WATCH_OPEN,
     BoardState,
     Gap,
     KeyRecord,
@@ -43,11 +51,16 @@ from topicsd.storage.catalog.rows import (
     LogState,
     QuarantinedBytes,
     Segment,
+    WatchRecord,
 )
 from topicsd.storage.catalog.writer import CatalogWriter
 
 __all__ = [
     "BOOT_COLUMNS",
+    "WATCH_IDLE",
+    "WATCH_INTERRUPTED",
+    "WATCH_OPEN",
+    "AddWatch",
     "BoardState",
     "CatalogChanged",
     "CatalogError",
@@ -59,19 +72,24 @@ __all__ = [
     "CreateLog",
     "DropLog",
     "DropSegment",
+    "DropWatches",
     "ForgetKeys",
     "Gap",
+    "InterruptWatches",
     "KeyRecord",
     "LogRecord",
     "LogState",
     "MarkCold",
+    "OpenWatch",
     "Quarantine",
     "QuarantinedBytes",
     "RecordGap",
     "SaveKeys",
     "SaveSegment",
     "SaveState",
+    "SaveWatches",
     "Segment",
     "SetMeta",
     "UpdateConfig",
+    "WatchRecord",
 ]

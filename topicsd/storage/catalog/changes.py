@@ -13,7 +13,14 @@ from typing import Any
 
 import apsw
 
-from topicsd.storage.catalog.rows import STATE_COLUMNS, LogState, Segment
+from topicsd.storage.catalog.rows import (
+    STATE_COLUMNS,
+    WATCH_INTERRUPTED,
+    WATCH_OPEN,
+    LogState,
+    Segment,
+    WatchRecord,
+)
 
 EPOCH_FLOOR = "epoch_floor"
 
@@ -111,6 +118,41 @@ class ForgetKeys:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class AddWatch:
+    watch: WatchRecord
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWatch:
+    """Note a new stream of a watch session, and the cursors it begins with."""
+
+    wid: str
+    generation: int
+    cursors: str
+    openings: str
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveWatches:
+    """How far sessions got: (wid, cursors, open, ts); cursors None keeps those there are."""
+
+    saves: Sequence[tuple[str, str | None, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DropWatches:
+    wids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptWatches:
+    """No session has a stream any more; those that had one are kept from now on."""
+
+    ts: int
+
+
 Change = (
     CreateLog
     | UpdateConfig
@@ -124,6 +166,11 @@ Change = (
     | SaveState
     | SaveKeys
     | ForgetKeys
+    | AddWatch
+    | OpenWatch
+    | SaveWatches
+    | DropWatches
+    | InterruptWatches
 )
 
 _CREATE_LOG = """
@@ -161,6 +208,20 @@ FORGET_KEYS = """
 DELETE FROM idempotency WHERE (log_id, key) IN (
     SELECT log_id, key FROM idempotency WHERE expires_ts < ? ORDER BY expires_ts LIMIT ?
 )
+"""
+_ADD_WATCH = "INSERT INTO watch_sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_OPEN_WATCH = f"""
+UPDATE watch_sessions
+SET generation = ?2, cursors = ?3, openings = ?4, last_access_ts = ?5, open = {WATCH_OPEN}
+WHERE wid = ?1
+"""
+_SAVE_WATCH = """
+UPDATE watch_sessions SET cursors = coalesce(?2, cursors), open = ?3, last_access_ts = ?4
+WHERE wid = ?1
+"""
+_INTERRUPT_WATCHES = f"""
+UPDATE watch_sessions SET open = {WATCH_INTERRUPTED}, last_access_ts = ?
+WHERE open = {WATCH_OPEN}
 """
 
 
@@ -253,6 +314,30 @@ def _forget_keys(connection: apsw.Connection, change: ForgetKeys) -> None:
     connection.execute(FORGET_KEYS, (change.now_ms, change.limit))
 
 
+def _add_watch(connection: apsw.Connection, change: AddWatch) -> None:
+    connection.execute(_ADD_WATCH, change.watch)
+
+
+def _open_watch(connection: apsw.Connection, change: OpenWatch) -> None:
+    connection.execute(
+        _OPEN_WATCH, (change.wid, change.generation, change.cursors, change.openings, change.ts)
+    )
+
+
+def _save_watches(connection: apsw.Connection, change: SaveWatches) -> None:
+    connection.executemany(_SAVE_WATCH, change.saves)
+
+
+def _drop_watches(connection: apsw.Connection, change: DropWatches) -> None:
+    connection.executemany(
+        "DELETE FROM watch_sessions WHERE wid = ?", [(wid,) for wid in change.wids]
+    )
+
+
+def _interrupt_watches(connection: apsw.Connection, change: InterruptWatches) -> None:
+    connection.execute(_INTERRUPT_WATCHES, (change.ts,))
+
+
 APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     CreateLog: _create_log,
     UpdateConfig: _update_config,
@@ -266,4 +351,9 @@ APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     SaveState: _save_state,
     SaveKeys: _save_keys,
     ForgetKeys: _forget_keys,
+    AddWatch: _add_watch,
+    OpenWatch: _open_watch,
+    SaveWatches: _save_watches,
+    DropWatches: _drop_watches,
+    InterruptWatches: _interrupt_watches,
 }

@@ -24,6 +24,7 @@ from topicsd.storage.catalog.rows import (
     LogState,
     QuarantinedBytes,
     Segment,
+    WatchRecord,
 )
 
 _LOG = "SELECT id, row, name, kind, epoch, config, created_ts FROM logs"
@@ -55,6 +56,15 @@ _FREE_ROWS = """
 SELECT previous + 1, row
 FROM (SELECT row, lag(row, 1, ?1 - 1) OVER (ORDER BY row) AS previous FROM logs WHERE row >= ?1)
 WHERE row > previous + 1
+"""
+_WATCH = """
+SELECT wid, key, spec, cursors, openings, generation, open, created_ts, last_access_ts
+FROM watch_sessions WHERE wid = ?
+"""
+# Without a stream: spelled like the index, which SQLite uses for nothing else.
+_OLD_WATCHES = """
+SELECT wid FROM watch_sessions WHERE open <> 1 AND last_access_ts < ?
+ORDER BY last_access_ts LIMIT ?
 """
 _LAST_EPOCH = f"""
 SELECT max(
@@ -89,6 +99,11 @@ class Queries:
     def find_log_by_id(self, log_id: int) -> LogRecord | None:
         rows = self._rows(f"{_LOG} WHERE id = ?", log_id)
         return LogRecord._make(rows[0]) if rows else None
+
+    def logs_after(self, log_id: int) -> list[LogRecord]:
+        """Topics with a greater id, ascending."""
+        rows = self._rows(f"{_LOG} WHERE id > ? AND kind = 'topic' ORDER BY id", log_id)
+        return [LogRecord._make(row) for row in rows]
 
     def get_log(self, log_id: int) -> LogRecord:
         """The log with this id; a missing one is a bug of the caller."""
@@ -135,6 +150,17 @@ class Queries:
     def find_key(self, log_id: int, key: str) -> KeyRecord | None:
         rows = self._rows(_KEY, log_id, key)
         return KeyRecord._make(rows[0]) if rows else None
+
+    def find_watch(self, wid: str) -> WatchRecord | None:
+        rows = self._rows(_WATCH, wid)
+        return WatchRecord._make(rows[0]) if rows else None
+
+    def count_watches(self) -> int:
+        return int(self._rows("SELECT count(*) FROM watch_sessions")[0][0])
+
+    def list_old_watches(self, before_ts: int, limit: int) -> list[str]:
+        """Sessions without a stream that were last used before a time, oldest first."""
+        return [row[0] for row in self._rows(_OLD_WATCHES, before_ts, limit)]
 
     def count_segments(self, state: str | None = None) -> int:
         """Segments that are sealed, or just those in one state."""

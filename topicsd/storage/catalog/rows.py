@@ -98,6 +98,25 @@ class KeyRecord(NamedTuple):
     ts: int
 
 
+class WatchRecord(NamedTuple):
+    """A watch session; the three texts are JSON that the engine writes and reads."""
+
+    wid: str
+    key: str
+    spec: str
+    cursors: str
+    openings: str
+    generation: int
+    # One of the `WATCH_` numbers below.
+    open: int
+    created_ts: int
+    last_access_ts: int
+
+
+# Given back with its cursors; has a stream; lost its stream, which may have sent more.
+WATCH_IDLE, WATCH_OPEN, WATCH_INTERRUPTED = 0, 1, 2
+
+
 class QuarantinedBytes(NamedTuple):
     """A piece of a file that recovery set aside because it was corrupt."""
 

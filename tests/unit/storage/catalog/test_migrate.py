@@ -10,11 +10,16 @@ import pytest
 
 from topicsd.model.resources import migration_files
 from topicsd.storage.catalog import (
+    WATCH_IDLE,
+    AddWatch,
     CatalogChanged,
     CatalogMissing,
     CatalogReader,
     CatalogTooNew,
     CatalogWriter,
+    CreateLog,
+    SetMeta,
+    WatchRecord,
 )
 from topicsd.storage.catalog.migrate import Migration, checksum
 
@@ -130,6 +135,24 @@ def test_a_reader_waits_for_pending_migrations(path: Path) -> None:
     create(path, later)
     assert reader.count_logs() == 0
     reader.close()
+
+
+def test_a_catalog_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    """It keeps its logs and takes watch sessions; `find_damage` has nothing to say."""
+    first = migration_files()[0]
+    old = CatalogWriter(path, [first])
+    old.commit([CreateLog(1, 0, "a", "topic", 1, "{}", 5), SetMeta("instance", "77")])
+    old.close()
+    writer = CatalogWriter(path)
+    assert writer.migrated == [name for name, _ in migration_files()[1:]]
+    log = writer.find_log("a")
+    assert log is not None and (log.id, log.row, log.created_ts) == (1, 0, 5)
+    assert writer.meta("instance") == "77" and writer.count_watches() == 0
+    record = WatchRecord("w", "", "{}", "{}", "[]", 0, WATCH_IDLE, 5, 5)
+    writer.commit([AddWatch(record)])
+    assert writer.find_watch("w") == record
+    assert writer.find_damage() == []
+    writer.close()
 
 
 def plain(sql: object) -> str:

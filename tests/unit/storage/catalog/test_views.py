@@ -11,12 +11,14 @@ import apsw
 import pytest
 
 from topicsd.storage.catalog import (
+    AddWatch,
     CatalogWriter,
     CreateLog,
     LogState,
     SaveSegment,
     SaveState,
     Segment,
+    WatchRecord,
 )
 
 
@@ -32,6 +34,14 @@ def filled(writer: CatalogWriter, new_log: Callable[..., CreateLog]) -> CatalogW
     )  # fmt: skip
     writer.commit([new_log(1, "b"), new_log(2, "a"), stream])
     writer.commit([SaveState([state]), SaveSegment(segment)])
+    for wid, key, state_number, created_ts in (
+        ("w2", "", 2, 1),
+        ("w1", "k", 1, 1),
+        ("w0", "", 0, 2),
+    ):
+        watch = WatchRecord(wid, key, "{}", '{"a":[1,5],"b":[1,0]}', "[]", 3, state_number,
+                            1_700_000_000_000 + created_ts, 1_700_000_060_007)  # fmt: skip
+        writer.commit([AddWatch(watch)])
     return writer
 
 
@@ -39,6 +49,12 @@ TOPICS = "select name, type, durability, head_seq, earliest_seq, count, bytes, c
 TOPIC_LINES = [
     "a|log|disk|9|4|6|60|2023-11-14T22:13:20.123Z|2023-11-14T22:14:20.007Z",
     "b|log|disk|0|0|0|0|2023-11-14T22:13:20.123Z|",
+]
+WATCHES = "select wid, key, state, generation, topics, created, last_access"
+WATCH_LINES = [
+    "w1|k|open|3|2|2023-11-14T22:13:20.001Z|2023-11-14T22:14:20.007Z",
+    "w2||interrupted|3|2|2023-11-14T22:13:20.001Z|2023-11-14T22:14:20.007Z",
+    "w0||idle|3|2|2023-11-14T22:13:20.002Z|2023-11-14T22:14:20.007Z",
 ]
 SEGMENTS = "select topic, base_seq, last_seq, rows, bytes, state, first_record, sealed, checksum"
 SEGMENT_LINES = ["a|4|9|6|600|active|2023-11-14T22:13:20.000Z||00000000000000ab"]
@@ -49,6 +65,7 @@ SEGMENT_LINES = ["a|4|9|6|600|active|2023-11-14T22:13:20.000Z||00000000000000ab"
     [
         (f"{TOPICS} from v_topics", TOPIC_LINES),
         (f"{SEGMENTS} from v_segments", SEGMENT_LINES),
+        (f"{WATCHES} from v_watches", WATCH_LINES),
     ],
 )
 def test_views_read_like_tables(
@@ -76,6 +93,7 @@ for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
     [
         (f"{TOPICS} from v_topics", TOPIC_LINES),
         (f"{SEGMENTS} from v_segments", SEGMENT_LINES),
+        (f"{WATCHES} from v_watches", WATCH_LINES),
         ("select count(*) from v_topics where name = 'a'", ["1"]),
     ],
 )
