@@ -22,6 +22,9 @@ class Sizes(NamedTuple):
     # What is in the WAL when the server is killed.
     wal_records: int
     topics: int
+    # Event streams of one topic, and event streams on which nothing happens.
+    subscribers: int
+    idle_streams: int
 
 
 FULL = Sizes(
@@ -32,6 +35,8 @@ FULL = Sizes(
     long_records=10_000_000,
     wal_records=1_000_000,
     topics=100_000,
+    subscribers=1000,
+    idle_streams=5000,
 )
 QUICK = Sizes(
     rounds=3,
@@ -41,6 +46,8 @@ QUICK = Sizes(
     long_records=1_000_000,
     wal_records=200_000,
     topics=10_000,
+    subscribers=1000,
+    idle_streams=2000,
 )
 
 

@@ -125,12 +125,13 @@ class Child:
 
 
 class TopicsServer(Child):
-    """`topicsd serve` with one worker on a free port, ready when the block is entered."""
+    """`topicsd serve` on a free port, ready when the block is entered."""
 
     ready_s: float
 
-    def __init__(self, home: Path, **settings: object) -> None:
+    def __init__(self, home: Path, *, workers: int = 1, **settings: object) -> None:
         self.data_dir = home / "data"
+        self._workers = workers
         environ = {
             "TOPICS_PORT": "0",
             "TOPICS_PORT_FILE": str(home / "port"),
@@ -139,7 +140,7 @@ class TopicsServer(Child):
             "TOPICS_MAX_TOPICS": "0",
         }
         environ |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()}
-        command = [sys.executable, "-m", "topicsd", "serve", "--workers", "1"]
+        command = [sys.executable, "-m", "topicsd", "serve", "--workers", str(workers)]
         super().__init__(command, home, environ)
 
     def __enter__(self) -> Self:
@@ -155,10 +156,15 @@ class TopicsServer(Child):
         deadline_s = monotonic() + START_TIMEOUT_S
         while True:
             with suppress(OSError, http.client.HTTPException):
-                if self.call("GET", "/v0/ready")[0] == 200:
+                if self._is_ready():
                     return perf_counter()
             self._check(deadline_s, "not ready")
             sleep(POLL_S)
+
+    def _is_ready(self) -> bool:
+        """Readiness is each worker's own, and the kernel decides who is asked: ask often."""
+        asked = 1 if self._workers == 1 else 8 * self._workers
+        return all(self.call("GET", "/v0/ready")[0] == 200 for _ in range(asked))
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
         """One request on its own connection: the status and the decoded answer."""
@@ -193,6 +199,14 @@ class BaselineServer(Child):
     def empty(self) -> None:
         """Forget what was stored, so that the disk does not fill up."""
         os.truncate(self._store, 0)
+
+
+class BroadcastServer(Child):
+    """The stock Sanic application of `loadtest.bench.broadcast`."""
+
+    def __init__(self, home: Path) -> None:
+        command = [sys.executable, "-m", "loadtest.bench.broadcast", str(home / "port")]
+        super().__init__(command, home, {})
 
 
 def _children(pid: int) -> list[int]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from loadtest.bench.areas import appends, commits, deletes, length, reads, recovery, topics
+from loadtest.bench.areas import (
+    appends,
+    commits,
+    deletes,
+    fanout,
+    length,
+    reads,
+    recovery,
+    topics,
+)
 from loadtest.bench.plan import Bench
 from loadtest.bench.report import Row
 
@@ -16,4 +25,5 @@ AREAS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "length": length.run,
     "topics": topics.run,
     "deletes": deletes.run,
+    "fanout": fanout.run,
 }
