@@ -18,6 +18,8 @@ from tests.harness.api import Api
 from tests.harness.clock import ServerClock
 from tests.harness.raw import RawConnection
 from tests.harness.server import SHAPES, Server, Shape, start_server
+from tests.harness.sse import Watching
+from tests.harness.ws import Sockets
 
 # Small limits, so that their edges can be reached with small bodies.
 GUARDED_LIMITS = {
@@ -40,7 +42,15 @@ GUARDED_KEYS = {
     "tenant-reader": "tenant-read-key:r:tenant42:",
 }
 
+# The shared server lets clients ask for heartbeats as often as this.
+MIN_HEARTBEAT_MS = 50
+
 _numbers = itertools.count(1)
+
+
+def token_of(name: str) -> str:
+    """The secret of a key of the guarded server."""
+    return GUARDED_KEYS[name].partition(":")[0]
 
 
 @pytest.fixture(scope="session", params=SHAPES, ids=lambda shape: shape.name)
@@ -58,7 +68,12 @@ def clock(shape: Shape, tmp_path_factory: pytest.TempPathFactory) -> ServerClock
 @pytest.fixture(scope="session")
 def server(shape: Shape, clock: ServerClock) -> Iterator[Server]:
     """The shared server of a shape: default limits, no keys, a clock that tests may advance."""
-    started = start_server(clock.path.parent, shape, TOPICS_TEST_CLOCK_FILE=str(clock.path))
+    started = start_server(
+        clock.path.parent,
+        shape,
+        TOPICS_TEST_CLOCK_FILE=str(clock.path),
+        TOPICS_TEST_MIN_HEARTBEAT_MS=str(MIN_HEARTBEAT_MS),
+    )
     yield started
     started.finish()
     assert "Traceback" not in started.log(), started.log()[-8000:]
@@ -70,6 +85,20 @@ def api(server: Server) -> Iterator[Api]:
     client = Api(server)
     yield client
     client.close()
+
+
+@pytest.fixture
+def watching(server: Server) -> Iterator[Watching]:
+    """Watch sessions and streams on the shared server."""
+    with Watching(server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sockets(server: Server) -> Iterator[Sockets]:
+    """WebSockets to the shared server."""
+    with Sockets(server) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -97,8 +126,7 @@ def as_key(guarded: Server) -> Iterator[Callable[[str], Api]]:
 
     def client(name: str) -> Api:
         if name not in clients:
-            token = GUARDED_KEYS[name].partition(":")[0] if name else ""
-            clients[name] = Api(guarded, token)
+            clients[name] = Api(guarded, token_of(name) if name else "")
         return clients[name]
 
     yield client
@@ -132,17 +160,52 @@ def mortal_api(mortal: Server) -> Iterator[Api]:
 
 
 @pytest.fixture
+def mortal_watching(mortal: Server) -> Iterator[Watching]:
+    """Watch sessions and streams on the server that tests may restart and crash."""
+    with Watching(mortal) as opened:
+        yield opened
+
+
+@pytest.fixture
+def watching_as(guarded: Server) -> Iterator[Callable[[str], Watching]]:
+    """Watch sessions and streams on the guarded server, by the name of their key."""
+    with ExitStack() as stack:
+        yield lambda name: stack.enter_context(Watching(guarded, token_of(name)))
+
+
+@pytest.fixture
+def sockets_as(guarded: Server) -> Iterator[Callable[[str], Sockets]]:
+    """WebSockets to the guarded server, by the name of their key."""
+    with ExitStack() as stack:
+        yield lambda name: stack.enter_context(Sockets(guarded, token_of(name)))
+
+
+@pytest.fixture
 def launch(shape: Shape, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers of the test's own, with their own settings."""
-    directories = (tmp_path / f"server-{number}" for number in itertools.count())
     with ExitStack() as stack:
+        yield launcher(shape, tmp_path, stack)
 
-        def start(token: str = "", **env: str) -> Server:
-            started = start_server(next(directories), shape, token, **env)
-            stack.callback(started.finish)
-            return started
 
-        yield start
+@pytest.fixture(scope="module")
+def launch_once(
+    shape: Shape, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Server]]:
+    """Starts servers that the tests of a module share, for fixtures of that module."""
+    with ExitStack() as stack:
+        yield launcher(shape, tmp_path_factory.mktemp(shape.name), stack)
+
+
+def launcher(shape: Shape, directory: Path, stack: ExitStack) -> Callable[..., Server]:
+    """Starts servers below a directory, each to be finished with the stack."""
+    directories = (directory / f"server-{number}" for number in itertools.count())
+
+    def start(token: str = "", **env: str) -> Server:
+        started = start_server(next(directories), shape, token, **env)
+        stack.callback(started.finish)
+        return started
+
+    return start
 
 
 @pytest.fixture

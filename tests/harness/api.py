@@ -63,3 +63,16 @@ class Api:
     def diff(self, topic: str, from_seq: Any = 0, **fields: Any) -> httpx.Response:
         body = {"from_seq": from_seq, **fields}
         return self.request("POST", f"/v0/topics/{topic}/diff", json=body)
+
+    def watch(
+        self, topics: Any = None, query: dict[str, str] | None = None, **fields: Any
+    ) -> httpx.Response:
+        """Make a watch session; without `topics` the body has none."""
+        body = fields if topics is None else {"topics": topics, **fields}
+        return self.request("POST", "/v0/watch", json=body, params=query)
+
+    def metrics(self) -> dict[str, Any]:
+        """The JSON metrics."""
+        answer = self.request("GET", "/v0/metrics", headers={"Accept": "application/json"})
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -43,6 +44,16 @@ def _direct_children(pid: int) -> list[int]:
     return sorted(children)
 
 
+def private_bytes(pid: int) -> int:
+    """Resident memory that belongs to `pid` alone; mapped files do not count. 0 when gone."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    match = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
 def socket_inodes(pid: int) -> set[int]:
     """The inodes of all sockets `pid` holds open."""
     inodes: set[int] = set()
@@ -65,14 +76,31 @@ def _listing(directory: Path) -> list[Path]:
 
 def accepted_inode(connection: socket.socket) -> int | None:
     """The inode of the server's end of `connection`, None until it was accepted."""
-    client_port = connection.getsockname()[1]
-    server_port = connection.getpeername()[1]
+    ports = connection.getpeername()[1], connection.getsockname()[1]
+    return next((inode for *ends, inode in _connections() if (*ends,) == ports and inode), None)
+
+
+def accepted_inodes(clients: list[int], server_port: int) -> set[int]:
+    """The inodes of the server's ends of all connections that processes `clients` have to it."""
+    ours = set().union(*map(socket_inodes, clients))
+    open_connections = list(_connections())
+    client_ports = {
+        local
+        for local, remote, inode in open_connections
+        if remote == server_port and inode in ours
+    }
+    return {
+        inode
+        for local, remote, inode in open_connections
+        if local == server_port and remote in client_ports and inode
+    }
+
+
+def _connections() -> Iterator[tuple[int, int, int]]:
+    """Local port, remote port and inode of every TCP socket (0 when nobody holds it)."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        local, remote, inode = fields[1], fields[2], int(fields[9])
-        if _port(local) == server_port and _port(remote) == client_port and inode:
-            return inode
-    return None
+        yield _port(fields[1]), _port(fields[2]), int(fields[9])
 
 
 def _port(address: str) -> int:

@@ -45,8 +45,20 @@ def build_request(
 class RawConnection:
     """One connection; bytes go out untouched, responses are read one at a time."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 10.0) -> None:
-        self.socket = socket.create_connection(address, timeout)
+    def __init__(
+        self, address: tuple[str, int], timeout: float = 10.0, receive_bytes: int = 0
+    ) -> None:
+        """Connect; `receive_bytes` bounds what the kernel takes for a client that does not read."""
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_bytes:
+            # The window is agreed upon in the handshake, so this comes before it.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(timeout)
+        try:
+            self.socket.connect(address)
+        except OSError:
+            self.socket.close()
+            raise
         self.timeout = timeout
         self._buffer = b""
 
@@ -104,16 +116,34 @@ class RawConnection:
 
     def receive(self, head_only: bool = False) -> RawResponse:
         """Read one whole response; 1xx responses are returned like any other."""
-        status, headers = self._read_head()
+        status, headers = self.receive_head()
         if head_only or status < 200 or status in (204, 304):
             return RawResponse(status, headers, b"")
-        if "chunked" in headers.get("transfer-encoding", ""):
-            return RawResponse(status, headers, self._read_chunks())
-        if "content-length" in headers:
-            return RawResponse(status, headers, self._read(int(headers["content-length"])))
-        return RawResponse(status, headers, self._read_all())
+        return RawResponse(status, headers, self.receive_body(headers))
 
-    def _read_head(self) -> tuple[int, dict[str, str]]:
+    def receive_body(self, headers: dict[str, str]) -> bytes:
+        """Read the body that goes with a head."""
+        if "chunked" in headers.get("transfer-encoding", ""):
+            return self._read_chunks()
+        if "content-length" in headers:
+            return self._read(int(headers["content-length"]))
+        return self._read_all()
+
+    def receive_some(self, seconds: float) -> bytes:
+        """Whatever arrives next, b"" when the peer hung up; TimeoutError after `seconds`."""
+        if self._buffer:
+            data, self._buffer = self._buffer, b""
+            return data
+        self.socket.settimeout(max(seconds, 0.001))
+        try:
+            return self.socket.recv(65536)
+        except ConnectionResetError:
+            return b""
+        finally:
+            self.socket.settimeout(self.timeout)
+
+    def receive_head(self) -> tuple[int, dict[str, str]]:
+        """Read the head of a response, leaving its body."""
         lines = self._read_until(_HEAD_END).decode("latin-1").split("\r\n")
         headers: dict[str, str] = {}
         for line in lines[1:]:

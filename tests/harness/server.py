@@ -219,6 +219,16 @@ class Server:
         self.wait_ready()
         return self
 
+    def lose_worker_of(self, connection: socket.socket) -> Server:
+        """SIGKILL the process that serves `connection`, and return when all workers are ready."""
+        if self.shape.single_process:
+            return self.crash()
+        victim = self.worker_of(connection)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: not processes.is_alive(victim), why=f"worker {victim} to be gone")
+        self.wait_ready()
+        return self
+
     def find_engine_pid(self) -> int | None:
         """The pid in the data directory's lock file, None while nobody lives there."""
         try:
@@ -245,11 +255,16 @@ class Server:
     def find_worker_of(self, connection: socket.socket) -> int | None:
         """The process that accepted `connection`, None until one did."""
         inode = processes.accepted_inode(connection)
-        if inode is None:
-            return None
+        return None if inode is None else next(iter(self._owners({inode})), None)
+
+    def workers_serving(self, client: int) -> set[int]:
+        """The processes that hold connections of the process `client` or its children."""
+        family = [client, *processes.children_of(client)]
+        return set(self._owners(processes.accepted_inodes(family, self.port)))
+
+    def _owners(self, inodes: set[int]) -> list[int]:
         family = [self.process.pid, *processes.children_of(self.process.pid)]
-        owners = [pid for pid in family if inode in processes.socket_inodes(pid)]
-        return owners[0] if owners else None
+        return [pid for pid in family if inodes & processes.socket_inodes(pid)]
 
     def worker_pids(self) -> set[int]:
         """The processes that accept connections."""
@@ -269,6 +284,21 @@ class Server:
 
         until(connect, READY_TIMEOUT_S, why=f"all {self.shape.workers} workers to accept")
         return found
+
+    def connect_elsewhere(self, connection: socket.socket) -> RawConnection:
+        """A connection to another worker than `connection` has, or to the only one there is."""
+        known = self.worker_of(connection)
+        if self.shape.workers == 1:
+            return RawConnection(self.address)
+
+        def connect() -> RawConnection | None:
+            opened = RawConnection(self.address)
+            if self.worker_of(opened.socket) != known:
+                return opened
+            opened.close()
+            return None
+
+        return until(connect, READY_TIMEOUT_S, why="another worker to accept")
 
     def check(self) -> subprocess.CompletedProcess[str]:
         """Run `topicsd check` over the data directory of the stopped server."""

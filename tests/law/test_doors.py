@@ -41,6 +41,8 @@ FILE_EXCEPTIONS = {
 # The places that end a request, a batch or a chore (style, "Errors").
 CATCH_ALL = {
     "topicsd/web/dispatch.py": "ends a request",
+    "topicsd/web/live/feed.py": "ends a stream",
+    "topicsd/web/v0/ws.py": "ends a command of a socket",
     "topicsd/bridge/driver.py": "ends a batch or a chore of the engine",
     "topicsd/engine/checkpoint.py": "hands a failure on its thread to the engine's",
     "topicsd/engine/clerk.py": "hands a failure on its thread to the engine's",

@@ -65,7 +65,8 @@ def test_every_operation_says_what_it_does_and_answers(operations: Operations) -
 def _gaps(key: str, operation: dict[str, Any]) -> Iterator[str]:
     if not operation["summary"] or len(operation["description"]) < 30:
         yield "no summary or description (give its row an Operation)"
-    contents = [operation["responses"]["200"]["content"]]
+    responses = operation["responses"]
+    contents = [responses["200" if "200" in responses else "101"]["content"]]
     if key.startswith(("POST", "PUT")):
         contents.append(operation.get("requestBody", {}).get("content", {}))
     for content in contents:
@@ -120,7 +121,7 @@ def test_errors_are_known_codes_under_their_status(operations: Operations) -> No
             f"{key}: {code} under {status}"
             for key, operation in operations.items()
             for status, response in operation["responses"].items()
-            if not status.startswith("2")
+            if status[0] in "45"
             for code in response["content"]["application/json"]["examples"]
             if STATUS.get(code) != int(status)
         ]

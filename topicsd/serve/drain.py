@@ -51,6 +51,9 @@ class Drain:
         gate = self._app.ctx.gate
         gate.draining = True
         self._app.ctx.port.wakeups.wake_all()
+        context = getattr(self._app.ctx, "context", None)
+        for stream in () if context is None else tuple(context.streams):
+            stream.shut_down()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         while gate.in_flight and loop.time() < deadline:

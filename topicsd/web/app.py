@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sanic import HTTPResponse, Sanic
 from sanic import Request as SanicRequest
@@ -29,6 +29,7 @@ from topicsd.web.context import Context
 from topicsd.web.dispatch import Receive, answer
 from topicsd.web.errors import from_sanic, refusal
 from topicsd.web.gate import Gate
+from topicsd.web.live.tunnel import Opening, Tunnel
 from topicsd.web.reply import Reply
 from topicsd.web.request import Request
 from topicsd.web.routes import ROUTES
@@ -47,6 +48,12 @@ LINGER_CHECKS_MAX = 30
 _AMBIGUOUS = re.compile(rb"\r\n[^:\r]*[\x00-\x20\x7f][^:\r]*:|(?<!\r)\n|\r(?!\n)|\x00")
 
 _log = logging.getLogger("topicsd.web")
+
+
+class Tunnelled(Protocol):
+    """A connection that can be handed over."""
+
+    def dig(self, tunnel: Tunnel) -> None: ...
 
 
 class ReadRequest(SanicRequest):
@@ -80,7 +87,13 @@ def create_app(settings: Settings, files: Files, clock: Clock) -> Sanic:
         keys=len(settings.api_keys),
         series=len(ROUTES) + 1,
     )
-    app.ctx.gate = Gate(app.ctx.tally, settings.api_keys, settings.max_inflight_per_key)
+    app.ctx.gate = Gate(
+        app.ctx.tally,
+        settings.api_keys,
+        settings.max_inflight_per_key,
+        settings.max_sse_connections,
+        settings.max_sse_connections_per_key,
+    )
     app.ctx.lane = True
     for number, path in enumerate(("/", "/<path:path>")):
         app.add_route(
@@ -106,7 +119,7 @@ def get_context(app: Sanic) -> Context:
     return context
 
 
-async def _enter(sanic_request: SanicRequest, path: str = "") -> HTTPResponse:
+async def _enter(sanic_request: SanicRequest, path: str = "") -> HTTPResponse | None:
     """Serve a request that Sanic parsed."""
     context = get_context(sanic_request.app)
     if _AMBIGUOUS.search(sanic_request.head):
@@ -120,8 +133,31 @@ async def _enter(sanic_request: SanicRequest, path: str = "") -> HTTPResponse:
         context.clock.monotonic_us(),
     )
     reply = await answer(request, context, _receiver(sanic_request, context))
+    if isinstance(reply, Opening):
+        await _tunnel(sanic_request, reply.tunnel)
+        return None
     _settle_connection(sanic_request, context)
     return _response(reply)
+
+
+# Sanic takes it from a handler so marked that there is no response: see `_tunnel`.
+_enter.is_websocket = True  # type: ignore[attr-defined]
+
+
+async def _tunnel(sanic_request: SanicRequest, tunnel: Tunnel) -> None:
+    """Hand the connection over, and keep Sanic's hands off it until it is gone."""
+    stream = cast(Http, sanic_request.stream)
+    protocol = cast("Tunnelled", stream.protocol)
+    stream.upgrade_websocket = True
+    stream.keep_alive = False
+    try:
+        protocol.dig(tunnel)
+        await tunnel.closed
+    except asyncio.CancelledError:
+        # The client hung up. Sanic would log the URL, and a token may be in it.
+        pass
+    finally:
+        tunnel.lost()
 
 
 def _receiver(sanic_request: SanicRequest, context: Context) -> Receive:
@@ -191,7 +227,7 @@ def _response(reply: Reply) -> HTTPResponse:
     return HTTPResponse(reply.body, reply.status, dict(reply.headers), reply.content_type)
 
 
-async def _refuse(sanic_request: SanicRequest, error: Exception) -> HTTPResponse:
+async def _refuse(sanic_request: SanicRequest, error: Exception) -> HTTPResponse | None:
     """What Sanic refuses by itself, in our envelope."""
     if isinstance(error, NotFound | MethodNotAllowed):
         # Sanic's router has no row for an unusual method; our table decides.

@@ -15,6 +15,10 @@ from topicsd.model.clock import Clock
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
 from topicsd.web.gate import Gate
+from topicsd.web.live.pages import Pages
+from topicsd.web.live.session import Sessions
+from topicsd.web.live.synced import SyncedHeads
+from topicsd.web.live.tunnel import Tunnel
 from topicsd.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -40,6 +44,11 @@ class Context:
         self.throttle = Throttle(
             gate, settings.throttle_lag_ms, settings.throttle_wait_ms, settings.test_lag_file
         )
+        # What connections that stay open share.
+        self.pages = Pages(reader)
+        self.synced = SyncedHeads(port, reader)
+        self.sessions = Sessions(port)
+        self.streams: set[Tunnel] = set()
         self._was_connected = False
 
     def elapsed_us(self, request: Request) -> int:

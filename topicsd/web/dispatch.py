@@ -14,9 +14,10 @@ from topicsd.model.errors import TopicsError
 from topicsd.web import auth, body
 from topicsd.web.context import Context
 from topicsd.web.errors import refusal
+from topicsd.web.live.tunnel import Opening
 from topicsd.web.reply import Reply, compress
 from topicsd.web.request import Request
-from topicsd.web.route import OPEN, Route
+from topicsd.web.route import KEYED, OPEN, Route
 from topicsd.web.routes import SERIES, Path, find_path
 
 _log = logging.getLogger("topicsd.web")
@@ -24,8 +25,11 @@ _log = logging.getLogger("topicsd.web")
 Receive = Callable[[], Awaitable[bytes]]
 
 
-async def answer(request: Request, context: Context, receive: Receive | None = None) -> Reply:
+async def answer(
+    request: Request, context: Context, receive: Receive | None = None
+) -> Reply | Opening:
     """Serve one request; `receive` reads a body that is not in `request.body` yet."""
+    reply: Reply | Opening
     try:
         reply = await _serve(request, context, receive)
     except TopicsError as error:
@@ -34,6 +38,8 @@ async def answer(request: Request, context: Context, receive: Receive | None = N
         _log.exception("request failed method=%s path=%s", request.method, request.path[:300])
         reply = refusal(errors.internal(), context.elapsed_us(request))
     _account(request, context, reply.status)
+    if isinstance(reply, Opening):
+        return reply
     return compress(reply, request.headers.get("accept-encoding"))
 
 
@@ -54,7 +60,7 @@ def _account(request: Request, context: Context, status: int) -> None:
         _log.debug("request", extra=fields)
 
 
-async def _serve(request: Request, context: Context, receive: Receive | None) -> Reply:
+async def _serve(request: Request, context: Context, receive: Receive | None) -> Reply | Opening:
     route = admit(request, context)
     if route is None:
         return _options(request)
@@ -78,7 +84,8 @@ def admit(request: Request, context: Context) -> Route | None:
         # Also for the count of those that are refused.
         request.route = path.find_route(request.method)
     if settings.api_keys and _needs_key(path, settings.probe_auth):
-        request.key = auth.authenticate(request, settings.api_keys)
+        in_query = request.route is not None and request.route.token_in_query
+        request.key = auth.authenticate(request, settings.api_keys, in_query=in_query)
     if path is None:
         raise errors.not_found(request.path[:300])
     route = request.route
@@ -91,6 +98,7 @@ def admit(request: Request, context: Context) -> Route | None:
     if context.gate.draining and route.scope != OPEN and not route.always:
         raise errors.shutting_down()
     body.check_head(request, settings.max_body_bytes)
+    request.params = path.params
     if path.name is not None:
         request.name = names.check_topic_name(path.name)
     return route
@@ -104,7 +112,7 @@ def _needs_key(path: Path | None, probe_auth: bool) -> bool:
 
 
 def _authorize(request: Request, path: Path, route: Route | None) -> None:
-    if route is not None and route.scope != OPEN:
+    if route is not None and route.scope not in (OPEN, KEYED):
         auth.require_scope(request.key, route.scope)
     auth.require_name(request.key, path.name)
 

@@ -41,7 +41,7 @@ async def follow(
     if wait_ms and not _speaks(page):
         page, scanned = await _wait(context, topic, query, wait_ms)
         if page.count:
-            _observe_lag(context, page)
+            observe_lag(context, page)
     context.gate.column.count_read(page.count)
     return page, scanned
 
@@ -67,7 +67,7 @@ async def _wait(
             await waiter.wait(left_us / 1_000_000 if caught_up else 0)
 
 
-def _observe_lag(context: Context, page: DiffPage) -> None:
+def observe_lag(context: Context, page: DiffPage) -> None:
     """Count how long the first record of a page took to reach the reader it woke."""
     # A stored record begins with its seq and its time.
     start = bytes(page.records[:TS_END_MAX])

@@ -18,11 +18,20 @@ from topicsd.storage.tally import Tally
 class Gate:
     """Counts requests in flight; `enter` and `leave` come in pairs."""
 
-    def __init__(self, tally: Tally, keys: KeyRing, max_inflight_per_key: int) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        keys: KeyRing,
+        max_inflight_per_key: int,
+        max_streams: int = 0,
+        max_streams_per_key: int = 0,
+    ) -> None:
         self.draining = False
         self.in_flight = 0
         self._tally = tally
         self._max_per_key = max_inflight_per_key
+        self._max_streams = max_streams
+        self._max_streams_per_key = max_streams_per_key
         self._slots = {key.digest: slot for slot, key in enumerate(keys)}
         self.join(0)
 
@@ -46,6 +55,27 @@ class Gate:
         self.column.set_in_flight(self.in_flight)
         if key is not None and self._max_per_key:
             self.column.count_key(self._slots[key.digest], -1)
+
+    def open_stream(self, key: Key | None) -> None:
+        """Let a connection stay open, or raise `throttled` when there are too many."""
+        slot = None if key is None else self._slots[key.digest]
+        self.column.count_stream(slot, 1)
+        for place, limit, name in (
+            (None, self._max_streams, "max_sse_connections"),
+            (slot, self._max_streams_per_key, "max_sse_connections_per_key"),
+        ):
+            if name.endswith("per_key") and slot is None:
+                continue
+            if limit and self._streams_over(place, limit):
+                self.column.count_stream(slot, -1)
+                raise errors.throttled(name, limit)
+
+    def close_stream(self, key: Key | None) -> None:
+        self.column.count_stream(None if key is None else self._slots[key.digest], -1)
+
+    def _streams_over(self, slot: int | None, limit: int) -> bool:
+        tally = self._tally
+        return tally.streams_of(slot) > limit and tally.living_streams_of(slot) > limit
 
     def _is_over(self, slot: int) -> bool:
         limit = self._max_per_key

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sanic.http import Http, Stage
 from sanic.server.protocols.http_protocol import HttpProtocol
@@ -29,7 +29,9 @@ from topicsd.model import errors
 from topicsd.model.errors import TopicsError
 from topicsd.web.app import get_context
 from topicsd.web.dispatch import admit, answer
+from topicsd.web.drive import Drive
 from topicsd.web.errors import refusal
+from topicsd.web.live.tunnel import Tunnel
 from topicsd.web.reply import Reply, build_response
 from topicsd.web.request import Request
 
@@ -91,45 +93,10 @@ def _parse_headers(lines: list[str]) -> dict[str, str] | None:
     return headers
 
 
-class Drive:
-    """Runs a handler that suspended once, without a task, to its reply."""
-
-    __slots__ = ("_coroutine", "_done", "_future")
-
-    def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Reply],
-        future: asyncio.Future[Any],
-        done: Callable[[Reply | None], None],
-    ) -> None:
-        self._coroutine = coroutine
-        self._done = done
-        self._wait_for(future)
-
-    def cancel(self) -> None:
-        self._future.cancel()
-
-    def _wait_for(self, future: asyncio.Future[Any]) -> None:
-        # What a task does with a future its coroutine yields.
-        future._asyncio_future_blocking = False
-        self._future = future
-        future.add_done_callback(self._resume)
-
-    def _resume(self, _: asyncio.Future[Any]) -> None:
-        try:
-            future = self._coroutine.send(None)
-        except StopIteration as stop:
-            self._done(stop.value)
-        except asyncio.CancelledError:
-            self._done(None)
-        else:
-            self._wait_for(future)
-
-
 class LaneProtocol(HttpProtocol):
     """A connection that serves plain requests itself and leaves the others to Sanic."""
 
-    __slots__ = ("_context", "_drive", "_head", "_limit", "_paused", "_pending")
+    __slots__ = ("_context", "_drive", "_head", "_limit", "_paused", "_pending", "_tunnel")
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -138,15 +105,29 @@ class LaneProtocol(HttpProtocol):
         self._limit = self._context.settings.max_body_bytes
         self._pending: bytes | bytearray = b""
         self._head: Head | None = None
-        self._drive: Drive | None = None
+        self._drive: Drive[Reply] | None = None
         self._paused = False
+        self._tunnel: Tunnel | None = None
+
+    def dig(self, tunnel: Tunnel) -> None:
+        """Hand the connection over; what the client sent too early is heard first."""
+        if self.transport is None:
+            tunnel.lost()
+            return
+        self._tunnel = tunnel
+        tunnel.open(self.transport)
+        early, self.recv_buffer = bytes(self.recv_buffer), bytearray()
+        if early:
+            tunnel.receive(early)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._context.gate.column.count_connection(1)
 
     def data_received(self, data: bytes) -> None:
-        if self._drive is not None or self._pending:
+        if self._tunnel is not None:
+            self._tunnel.receive(data)
+        elif self._drive is not None or self._pending:
             self._queue(data)
         elif data.startswith(START) and self._is_idle():
             self._time = monotonic()
@@ -215,7 +196,8 @@ class LaneProtocol(HttpProtocol):
         request = self._request(head)
         request.body = self._cut(head)
         self.state["requests_count"] += 1
-        coroutine = answer(request, self._context)
+        # No POST opens a tunnel.
+        coroutine = cast(Coroutine[Any, Any, Reply], answer(request, self._context))
         try:
             future = coroutine.send(None)
         except StopIteration as stop:
@@ -255,13 +237,20 @@ class LaneProtocol(HttpProtocol):
             self.close()
 
     def close_if_idle(self) -> bool:
-        if self._drive is not None or self._head is not None:
+        if self._drive is not None or self._head is not None or self._tunnel is not None:
             return False
         closed: bool = super().close_if_idle()
         return closed
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._tunnel is not None:
+            self._tunnel.pause()
+
     def resume_writing(self) -> None:
         super().resume_writing()
+        if self._tunnel is not None:
+            self._tunnel.resume()
         if self._drive is None and self._pending:
             self._pump()
 
@@ -269,12 +258,17 @@ class LaneProtocol(HttpProtocol):
         self._pending = b""
         self._head = None
         self._context.gate.column.count_connection(-1)
+        tunnel, self._tunnel = self._tunnel, None
+        if tunnel is not None:
+            tunnel.lost()
         super().connection_lost(error)
         if self._drive is not None:
             self._drive.cancel()
 
     def check_timeouts(self) -> None:
-        """Sanic's timeouts, for the requests it does not see."""
+        """Sanic's timeouts, for the requests it does not see; a tunnel has its own."""
+        if self._tunnel is not None:
+            return
         if self._drive is None and self._head is None:
             super().check_timeouts()
             return

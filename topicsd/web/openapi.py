@@ -17,12 +17,17 @@ from topicsd.web.docs import shapes
 from topicsd.web.docs.fields import NAME
 from topicsd.web.docs.operation import Operation, Parameter
 from topicsd.web.docs.schema import Components
-from topicsd.web.route import OPEN, PUBLIC, Route
+from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
 
 _JSON = "application/json"
 _SEGMENT = re.compile(r":(\w+)")
 _WITH_BODY = frozenset({"POST", "PUT"})
 _KEYLESS = frozenset({OPEN, PUBLIC})
+_SCOPE_TEXTS = {
+    OPEN: "Needs no key.",
+    PUBLIC: "Needs no key.",
+    KEYED: "Needs a key, with any scope.",
+}
 
 _ANY_REQUEST = ("invalid_request", "request_timeout", "payload_too_large", "internal")
 _ANY_GUARDED = ("unauthorized", "forbidden", "throttled", "not_ready", "shutting_down")
@@ -47,6 +52,7 @@ _PHRASES = {
     401: "No key, or an unknown one",
     403: "The key lacks the scope or the name",
     404: "It does not exist",
+    406: "The client does not take an event stream",
     408: "The body did not arrive in time",
     409: "It conflicts with what is there",
     413: "The body is too large",
@@ -59,6 +65,11 @@ _PHRASES = {
 }
 _PATH_PARAMETERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "topic": (NAME, "Name of the topic, compared byte for byte.", "jobs"),
+    "wid": (
+        {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22}$"},
+        "The session, as `POST /v0/watch` named it.",
+        "wid_BuRguGorNdVFWNQULz-rrw",
+    ),
 }
 _INTRODUCTION = (
     "Append-only topics over plain JSON. Times are milliseconds since 1970, durations are "
@@ -99,7 +110,7 @@ def _tag(route: Route) -> str:
 def _operation(route: Route, components: Components) -> dict[str, Any]:
     described = route.operation
     guarded = route.scope not in _KEYLESS
-    scope = f"Needs the `{route.scope}` scope." if guarded else "Needs no key."
+    scope = _SCOPE_TEXTS.get(route.scope, f"Needs the `{route.scope}` scope.")
     content: dict[str, Any] = {
         "operationId": _operation_id(route),
         "tags": [_tag(route)],
@@ -164,6 +175,8 @@ def _replies(described: Operation, components: Components) -> dict[str, Any]:
         }
     elif not content:
         content[_JSON] = {"schema": {"type": "object"}}
+    if described.switches:
+        return {"101": {"description": "The connection is switched over", "content": content}}
     replies = {"200": {"description": "Done", "content": content}}
     if described.creates:
         replies["201"] = {"description": "Done, and the topic was created", "content": content}

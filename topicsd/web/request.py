@@ -45,6 +45,7 @@ class Request:
         # Time parked behind the elastic throttle.
         self.throttle_wait_us = 0
         self.name = ""
+        self.params: dict[str, str] = {}
         self.key: Key | None = None
         self.route: Route | None = None
 

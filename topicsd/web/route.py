@@ -1,4 +1,4 @@
-"""A row of the route table, and the scopes that stand for "no key"."""
+"""A row of the route table, and the words that stand where a scope would."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import NamedTuple
 
 from topicsd.web.context import Context
 from topicsd.web.docs.operation import Operation
+from topicsd.web.live.tunnel import Opening
 from topicsd.web.reply import Reply
 from topicsd.web.request import Request
 
-Handler = Callable[[Request, Context], Awaitable[Reply]]
+Handler = (
+    Callable[[Request, Context], Awaitable[Reply]]
+    | Callable[[Request, Context], Awaitable[Reply | Opening]]
+)
 
 OPEN = "open"
 PUBLIC = "public"
+# Any key: what it may do is decided later.
+KEYED = "key"
 
 
 class Route(NamedTuple):
@@ -27,3 +33,5 @@ class Route(NamedTuple):
     operation: Operation = Operation()
     # Answered also while the server drains, as probes are.
     always: bool = False
+    # Whether a key may come as `?token=`, for clients that cannot send headers.
+    token_in_query: bool = False

@@ -2,9 +2,9 @@
 
 A path that is here with another method is 405; a path that is not here is 404. `:topic`
 stands for one path segment, percent-decoded; `scope` is what a key needs (API 0.2), `OPEN`
-for probes, `PUBLIC` for what never needs a key. HEAD is served by the GET row, OPTIONS from
-the methods of the path. `operation` is what `/docs` says beyond the row itself; a row without
-one is listed there all the same.
+for probes, `PUBLIC` for what never needs a key, `KEYED` for any key. HEAD is served by the GET
+row, OPTIONS from the methods of the path. `operation` is what `/docs` says beyond the row
+itself; a row without one is listed there all the same.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from urllib.parse import unquote
 
 from topicsd.web import metrics, probes
 from topicsd.web.docs import handlers as docs
+from topicsd.web.docs import live_operations as live
 from topicsd.web.docs import operations as described
-from topicsd.web.route import OPEN, PUBLIC, Route
-from topicsd.web.v0 import delete, diff, records, topics, write
+from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
+from topicsd.web.v0 import delete, diff, records, topics, watch, write, ws
 
 _PATHS_REMEMBERED = 1024
 
@@ -94,6 +95,31 @@ ROUTES: tuple[Route, ...] = (
         "delete records by seq or tag",
         described.POST_DELETE,
     ),
+    Route(
+        "POST",
+        "/v0/watch",
+        "read",
+        watch.post_watch,
+        "create a watch over many topics",
+        live.POST_WATCH,
+    ),
+    Route(
+        "GET",
+        "/v0/watch/:wid",
+        "read",
+        watch.get_watch,
+        "open the event stream of a watch",
+        live.GET_WATCH,
+        token_in_query=True,
+    ),
+    Route(
+        "GET",
+        "/v0/ws",
+        KEYED,
+        ws.get_ws,
+        "subscribe and publish over a WebSocket",
+        live.GET_WS,
+    ),
     Route("GET", "/v0/health", OPEN, probes.get_health, "liveness", described.HEALTH),
     Route(
         "GET",
@@ -141,10 +167,15 @@ ROUTES: tuple[Route, ...] = (
 
 
 class Path(NamedTuple):
-    """A known path: its rows by method, and the name in it, if it has one."""
+    """A known path: its rows by method, and what stands for its variables."""
 
     methods: dict[str, Route]
-    name: str | None
+    params: dict[str, str]
+
+    @property
+    def name(self) -> str | None:
+        """The topic that the path names."""
+        return self.params.get("topic")
 
     def find_route(self, method: str) -> Route | None:
         return self.methods.get("GET" if method == "HEAD" else method)
@@ -183,18 +214,18 @@ def find_path(path: str) -> Path | None:
     segments = tuple(unquote(segment, errors="replace") for segment in path.split("/"))
     for pattern, methods in _PATTERNS.items():
         if len(pattern) == len(segments):
-            name = _match(pattern, segments)
-            if name is not None:
-                return Path(methods, name or None)
+            params = _match(pattern, segments)
+            if params is not None:
+                return Path(methods, params)
     return None
 
 
-def _match(pattern: tuple[str, ...], segments: tuple[str, ...]) -> str | None:
-    """The name in a matching path, "" when the path has none; None when it does not match."""
-    name = ""
+def _match(pattern: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:
+    """What stands for the variables of a path; None when it does not match."""
+    params = {}
     for expected, found in zip(pattern, segments, strict=True):
         if expected.startswith(":") and found:
-            name = found
+            params[expected[1:]] = found
         elif expected != found:
             return None
-    return name
+    return params

@@ -54,10 +54,9 @@ class Throttle:
         """Stand in line; raises `throttled` when that takes too long, or `shutting_down`."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        turn: _Turn = loop.create_future()
         admitted = False
-        if patient or len(self._line) < PARKED_MAX:
-            self._line.park(turn, priority, since * 1000, patient=patient)
+        turn = self.line_up(priority, patient=patient)
+        if turn is not None:
             try:
                 admitted = await turn
             finally:
@@ -67,6 +66,15 @@ class Throttle:
             raise errors.shutting_down()
         if not admitted:
             raise errors.under_pressure(self._wait_ms, request.throttle_wait_us / 1000)
+
+    def line_up(self, priority: int, *, patient: bool = False) -> _Turn | None:
+        """A place in line, which says in time whether to go on; None when the line is full."""
+        if not patient and len(self._line) >= PARKED_MAX:
+            return None
+        loop = asyncio.get_running_loop()
+        turn: _Turn = loop.create_future()
+        self._line.park(turn, priority, loop.time() * 1000, patient=patient)
+        return turn
 
     def _next_tick(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + TICK_S

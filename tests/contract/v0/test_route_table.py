@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,18 +14,22 @@ from tests.harness.answers import refused
 from tests.harness.api import Api
 from topicsd.web.docs.fields import TOPIC_PATTERN
 from topicsd.web.openapi import build
-from topicsd.web.route import OPEN, PUBLIC, Route
+from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
 from topicsd.web.routes import ROUTES
 
 AsKey = Callable[[str], Api]
 
 GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC)]
-NAMED = [route for route in GUARDED if ":" in route.path]
+SCOPED = [route for route in GUARDED if route.scope != KEYED]
+NAMED = [route for route in GUARDED if ":topic" in route.path]
 # Guarded rows without a name in the path, and how a key's prefixes bind them.
 UNNAMED = {
     "GET /v0/topics": "the listing is filtered (test_auth.py)",
     "GET /v0/metrics": "numbers of the instance; only the scope counts",
     "POST /v0/write": "every name in the body is checked (NAMES_IN_BODIES)",
+    "POST /v0/watch": "every name and prefix in the body is checked (test_watch_auth.py)",
+    "GET /v0/watch/:wid": "a session belongs to the key that made it (test_watch_auth.py)",
+    "GET /v0/ws": "every command is checked (test_ws.py)",
 }
 RECORDS = [{"data": 1}]
 # Every place of a request body that names a topic: a body whose only name outside a key's
@@ -56,7 +61,7 @@ def name_of(route: Route) -> str:
 
 
 def path_of(path: str, topic: str) -> str:
-    return path.replace(":topic", topic)
+    return path.replace(":topic", topic).replace(":wid", "wid_BuRguGorNdVFWNQULz-rrw")
 
 
 def call(api: Api, route: Route, topic: str, **headers: str) -> httpx.Response:
@@ -79,7 +84,7 @@ def test_every_route_wants_a_key(as_key: AsKey, topic: str, route: Route) -> Non
     refused(wrong, 401, "unauthorized")
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=name_of)
+@pytest.mark.parametrize("route", SCOPED, ids=name_of)
 def test_every_route_wants_its_scope(as_key: AsKey, topic: str, route: Route) -> None:
     """API 0.2: a key without the route's scope is 403, and is told which."""
     error = refused(call(as_key(WITHOUT[route.scope]), route, topic), 403, "forbidden")
@@ -121,7 +126,7 @@ def test_every_name_in_a_body_is_known() -> None:
     document = build(ROUTES)
     found = set()
     for route in ROUTES:
-        path = route.path.replace(":topic", "{topic}")
+        path = re.sub(r":(\w+)", r"{\1}", route.path)
         body = document["paths"][path][route.method.lower()].get("requestBody")
         if body is not None:
             schema = body["content"]["application/json"]["schema"]

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from topicsd.bridge.wakeups import Wakeups
 from topicsd.model import commands, errors
 from topicsd.model.clock import SystemClock
@@ -50,7 +52,7 @@ class Store:
 
     def create(self, name: str, config: TopicConfig = DEFAULT) -> Topic:
         self.ids += 1
-        topic = Topic(TopicView(name, self.ids, self.ids, 1, config))
+        topic = Topic(TopicView(name, self.ids, self.ids, 1, config, 1))
         self.topics[name] = topic
         return topic
 
@@ -74,6 +76,7 @@ class FakePort:
         self.store = store
         self.wakeups = Wakeups()
         self.connected = True
+        self.worker = 1
         self.commands: list[Any] = []
         # Set to hold replies back until `release`.
         self.hold = False
@@ -111,7 +114,7 @@ class FakePort:
         created = command.topic not in self.store.topics
         topic = self.store.topics.get(command.topic) or self.store.create(command.topic)
         view = topic.view
-        topic.view = TopicView(view.name, view.log_id, view.row, view.generation, command.config)
+        topic.view = msgspec.structs.replace(view, config=command.config)
         return commands.TopicPut(created, command.config)
 
     def _DeleteTopic(self, command: commands.DeleteTopic) -> commands.TopicDeleted:  # noqa: N802
@@ -186,7 +189,8 @@ class FakeReader:
         if topic is None or topic.view.log_id != view.log_id:
             return None
         head = len(topic.records)
-        stop = min(head, query.from_seq + query.limit)
+        until = head if query.until_seq is None else query.until_seq
+        stop = min(head, until, query.from_seq + query.limit)
         seqs = range(query.from_seq + 1, stop + 1)
         wire = b"".join(prefix(seq, 7) + topic.records[seq - 1] for seq in seqs)
         return DiffPage(

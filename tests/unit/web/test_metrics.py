@@ -51,6 +51,15 @@ def test_a_replaying_server_shows_its_progress() -> None:
     assert found["topic_metrics"] == []
 
 
+def test_watch_sessions_are_the_engines() -> None:
+    """Its count on the board, in both forms."""
+    world = World()
+    world.store.figures = Figures(watch_sessions=3)
+    assert ask(world)["watch_sessions"] == 3
+    lines = world.ask("GET", "/v0/metrics").body.decode().splitlines()
+    assert "topics_watch_sessions 3" in [line.removesuffix(".0") for line in lines]
+
+
 def test_the_figures_of_a_stopped_engine_are_not_shown() -> None:
     """A board that an earlier server left behind says nothing about this one."""
     world = World()

@@ -139,6 +139,20 @@ TEXTS: dict[str, str] = {
     "writes": "One part a topic, in order; no topic twice.",
 }
 
+# Connections that stay open.
+TEXTS |= {
+    "consistency": "`strong` delivers a record only when it is synced.",
+    "heartbeat_ms": "Longest silence on the stream; clamped to 1000 .. 60000.",
+    "include_data": "false delivers only `$seq`, `$ts`, `$tag` and `$node`.",
+    "max_batch_bytes": "Soft byte budget of a frame; 0 = 1 MiB; clamped to 8 MiB.",
+    "prefix": "What the names of the topics start with.",
+    "prefixes": "Follow every topic, also future ones, whose name starts so.",
+    "session_ttl_ms": "How long the session is kept without a stream.",
+    "stream_url": "Where the stream is opened.",
+    "tail": "Start at the current head instead of `from_seq`.",
+    "wid": "The session; unguessable.",
+}
+
 # The numbers of `/v0/metrics`.
 TEXTS |= {
     "batches": "Group commits.",

@@ -32,4 +32,6 @@ class Operation(NamedTuple):
     # The answer in another content type, by that type: an example of its text.
     texts: dict[str, str] = {}
     creates: bool = False
+    # The connection then speaks another protocol; `texts` are its messages.
+    switches: bool = False
     errors: tuple[str, ...] = ()

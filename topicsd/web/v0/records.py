@@ -90,18 +90,31 @@ async def post_records(request: Request, context: Context) -> Reply:
     """Append all records or none; answers their seqs."""
     with_seqs = request.query_bool("return_seqs", True)
     envelope = decode_envelope(request.body)
-    asked = envelope.asked
-    config = inline_config(asked, request, request.name)
+    config = inline_config(envelope.asked, request, request.name)
     key = _idempotency_key(envelope, request)
+    reply, members = await append(request, context, envelope, config, key, with_seqs=with_seqs)
+    return Reply(201 if reply.created else 200, b"{%b}" % members)
+
+
+async def append(
+    request: Request,
+    context: Context,
+    envelope: Envelope,
+    config: TopicConfig | None,
+    idempotency_key: str | None,
+    *,
+    with_seqs: bool,
+) -> tuple[Appended, bytes]:
+    """Append to the request's topic, through whichever door; also the members of the answer."""
     if context.throttle.pressed:
-        await pass_throttle(request, context, [request.name], patient=asked.disable_backpressure)
-    command = build_append(request.name, envelope, context.settings, config, key)
+        patient = envelope.asked.disable_backpressure
+        await pass_throttle(request, context, [request.name], patient=patient)
+    command = build_append(request.name, envelope, context.settings, config, idempotency_key)
     context.check_writable()
     reply = await context.port.submit(command)
     assert isinstance(reply, Appended)
-    status = 201 if reply.created else 200
     part = render_part(request.name, reply, command.count, with_seqs)
-    return Reply(status, b"{%b,%b}" % (part, render_times(reply, request, context)))
+    return reply, b"%b,%b" % (part, render_times(reply, request, context))
 
 
 def build_append(
