@@ -57,7 +57,8 @@ CREATE TABLE segments (
     PRIMARY KEY (log_id, base_seq)
 ) STRICT, WITHOUT ROWID;
 
--- Seqs lost involuntarily, both ends included: what a crash took.
+-- Seqs lost involuntarily, both ends included: what a crash took (lost), or a seq that stands
+-- for what a router's source lost before it was copied (source_trim).
 CREATE TABLE gaps (
     log_id     INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
     from_seq   INTEGER NOT NULL,
@@ -119,6 +120,24 @@ CREATE INDEX watch_sessions_by_access ON watch_sessions (last_access_ts) WHERE o
 -- What a start finds still open was interrupted.
 CREATE INDEX watch_sessions_open ON watch_sessions (wid) WHERE open = 1;
 
+-- What a queue knows beside its log.
+CREATE TABLE queues (
+    log_id        INTEGER NOT NULL PRIMARY KEY REFERENCES logs (id) ON DELETE CASCADE,
+    cursor        INTEGER NOT NULL,      -- jobs from here on were never delivered
+    dead_lettered INTEGER NOT NULL       -- jobs moved to the dead-letter topic so far
+) STRICT;
+
+-- Jobs that were delivered, or put off, and are not done.
+CREATE TABLE leases (
+    log_id     INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+    seq        INTEGER NOT NULL,
+    free_at    INTEGER NOT NULL,         -- claimable from this time on
+    lease      INTEGER NOT NULL,         -- 0: nobody holds it
+    node       TEXT NOT NULL,
+    deliveries INTEGER NOT NULL,
+    PRIMARY KEY (log_id, seq)
+) STRICT, WITHOUT ROWID;
+
 -- For people: watch sessions; an open one's cursors are a few seconds old.
 CREATE VIEW v_watches AS
 SELECT
@@ -133,6 +152,41 @@ SELECT
     spec
 FROM watch_sessions
 ORDER BY created_ts, wid;
+
+-- One row a router: records of its source are copied to its destination.
+CREATE TABLE routers (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    name            TEXT NOT NULL COLLATE BINARY UNIQUE,
+    source_id       INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+    dest_id         INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+    config          TEXT NOT NULL CHECK (json_valid(config)),
+    start_seq       INTEGER NOT NULL,    -- source seqs up to here were there before the router
+    cursor          INTEGER NOT NULL,    -- source seqs up to here are copied, or need not be
+    forwarded_total INTEGER NOT NULL,    -- copies that it ever made
+    created_ts      INTEGER NOT NULL
+) STRICT;
+
+-- A log that goes takes its routers with it.
+CREATE INDEX routers_by_source ON routers (source_id);
+
+CREATE INDEX routers_by_dest ON routers (dest_id);
+
+-- For people: routers as of the last checkpoint; lag is in seqs of the source.
+CREATE VIEW v_routers AS
+SELECT
+    routers.name,
+    sources.name AS source,
+    dests.name AS dest,
+    json_extract(routers.config, '$.guarantee') AS guarantee,
+    (routers.config ->> '$.filter[0]') || iif(routers.config ->> '$.filter[1]', '*', '') AS filter,
+    routers.forwarded_total,
+    routers.cursor,
+    max(sources.head_seq - routers.cursor, 0) AS lag,
+    strftime('%Y-%m-%dT%H:%M:%fZ', routers.created_ts / 1000.0, 'unixepoch') AS created
+FROM routers
+JOIN logs AS sources ON sources.id = routers.source_id
+JOIN logs AS dests ON dests.id = routers.dest_id
+ORDER BY routers.name;
 
 -- For people: topics as of the last checkpoint.
 CREATE VIEW v_topics AS
@@ -155,6 +209,32 @@ SELECT
 FROM logs
 WHERE kind = 'topic'
 ORDER BY name;
+
+-- For people: queues as of the last checkpoint, with leases that ran out since counted as ready.
+CREATE VIEW v_queues AS
+SELECT
+    logs.name,
+    logs.count - coalesce(known.in_flight, 0) - coalesce(known.delayed, 0) AS ready,
+    coalesce(known.in_flight, 0) AS in_flight,
+    coalesce(known.delayed, 0) AS delayed,
+    coalesce(queues.dead_lettered, 0) AS dead_lettered,
+    logs.count AS jobs,
+    logs.head_seq,
+    json_extract(logs.config, '$.lease_ms') AS lease_ms,
+    json_extract(logs.config, '$.max_deliveries') AS max_deliveries,
+    json_extract(logs.config, '$.dead_letter') AS dead_letter,
+    strftime('%Y-%m-%dT%H:%M:%fZ', nullif(last_write_ts, 0) / 1000.0, 'unixepoch') AS last_write,
+    logs.id
+FROM logs
+LEFT JOIN queues ON queues.log_id = logs.id
+LEFT JOIN (
+    SELECT log_id, sum(lease <> 0) AS in_flight, sum(lease = 0) AS delayed
+    FROM leases
+    WHERE free_at > CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
+    GROUP BY log_id
+) AS known ON known.log_id = logs.id
+WHERE json_extract(logs.config, '$.type') = 'queue'
+ORDER BY logs.name;
 
 -- For people: segments with the names of their topics.
 CREATE VIEW v_segments AS

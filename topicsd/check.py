@@ -225,6 +225,10 @@ class _Checker:
             for entry in frame.entries(found.body):
                 if isinstance(entry, frame.AppendEntry):
                     self._check_entry(entry, next_seqs)
+                elif isinstance(entry, frame.RouteEntry) and entry.log_id in next_seqs:
+                    # Copies are in no frame, but the seqs they took are in the next mark.
+                    known = next_seqs[entry.log_id]
+                    next_seqs[entry.log_id] = max(known, entry.next_seq)
         for damage in reader.damage:
             if damage.torn:
                 self._report(f"wal: torn tail of {damage.path} at {damage.position}")

@@ -13,8 +13,20 @@ from typing import Any
 from tests.faults.tracked import TrackedFiles
 from topicsd.check import check_data_dir
 from topicsd.engine import Engine
-from topicsd.model.commands import Append, Appended, Command, Failed, PutTopic, Reply
+from topicsd.model.commands import (
+    Append,
+    Appended,
+    CatchUp,
+    CaughtUp,
+    Command,
+    Failed,
+    PutRouter,
+    PutTopic,
+    Reply,
+    RouterPut,
+)
 from topicsd.model.record import pack_record
+from topicsd.model.router import RouterConfig
 from topicsd.model.settings import Settings
 from topicsd.model.topic import TopicConfig
 
@@ -96,14 +108,29 @@ class Driver:
         done = dict(self.engine.apply(list(zip(tickets, commands, strict=True))))
         while not all(ticket in done for ticket in tickets):
             fresh = self.engine.release()
+            if self.engine.awaited and self.engine.forwarding:
+                fresh += self.engine.forward()
             done.update(fresh)
-            if not fresh:
+            if not fresh and not (self.engine.awaited and self.engine.forwarding):
                 assert self._rung.wait(REPLY_TIMEOUT_S), "a reply is missing"
                 self._rung.clear()
         return [done[ticket] for ticket in tickets]
 
     def put(self, topic: str, **config: Any) -> Reply:
         return self.run(PutTopic(topic, TopicConfig(**config), "type" in config))[0]
+
+    def route(self, source: str, dest: str, name: str = "", **fields: Any) -> Reply:
+        """Put a router, which must work."""
+        config = RouterConfig(source=source, dest=dest, **fields)
+        reply = self.run(PutRouter(name or f"{source}->{dest}", config, True))[0]
+        assert isinstance(reply, RouterPut), reply
+        return reply
+
+    def catch_up(self, dest: str) -> bool:
+        """Let copies be made; whether they all are."""
+        reply = self.run(CatchUp(dest))[0]
+        assert isinstance(reply, CaughtUp), reply
+        return reply.done
 
     def append(self, topic: str, *payloads: bytes, **options: Any) -> Appended:
         """Append and insist on success."""

@@ -30,6 +30,10 @@ class FaultyFiles(TrackedFiles):
         self.calls: list[str] = []
         self.failed: str | None = None
 
+    def fail_in(self, calls: int) -> None:
+        """Let the changing call fail that many calls from now, 1 being the next one."""
+        self._fail_at = len(self.calls) + calls
+
     def refuse(self, name: str, error: int = errno.ENOSPC) -> None:
         """Let every call of one kind fail until `allow`."""
         self._refused[name] = error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topicsd.engine import topics
+from topicsd.engine import leasing, topics
 from topicsd.engine.held import Need
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
 from topicsd.model.commands import Append, Appended
 from topicsd.model.errors import TopicsError
+from topicsd.model.lease import Delayed
 from topicsd.model.topic import TopicConfig
 from topicsd.storage.fs import is_full
 
@@ -35,28 +36,51 @@ def apply_append(engine: Engine, batch: Batch, outcome: Outcome, command: Append
     created = log is None
     if log is None:
         config = topics.config_for_append(command)
-        _admit(engine, config, command, None)
+        admit(engine, config, command, None)
+        _check_delays(command, config)
         log = topics.create(engine, batch, outcome, command.topic, config)
         batch.note_created(log)
     else:
         if log not in batch.chunks:
             # Staged records are in no segment yet, where expiry would look for them.
             engine.retention.notice(log, now_ms)
-        _admit(engine, log.config, command, log)
+        admit(engine, log.config, command, log)
+        _check_delays(command, log.config)
         if log.changes:
             # A topic the catalog does not know yet: its records would not survive a crash.
             engine.commits.await_catalog(outcome, log.name)
     try:
-        reply = _stage(engine, batch, log, command, now_ms)
+        reply = stage(engine, batch, log, command, now_ms)
     except TopicsError:
         if created:
             # A write that is refused leaves nothing, also no topic.
             topics.uncreate(engine, batch, log)
             outcome.need = Need()
         raise
+    if command.delays:
+        first_seq = reply.first_seq
+        delays = [(first_seq + place, delay_ms) for place, delay_ms in command.delays]
+        _delay(engine, batch, outcome, log, delays)
     reply.created = created
     outcome.appended = log
     return reply
+
+
+def _check_delays(command: Append, config: TopicConfig) -> None:
+    if command.delays and config.type != "queue":
+        field = f"records[{command.delays[0][0]}].delay_ms"
+        raise errors.invalid_request(f"{field}: only jobs of a queue can be delayed", field=field)
+
+
+def _delay(
+    engine: Engine, batch: Batch, outcome: Outcome, log: Log, delays: list[tuple[int, int]]
+) -> None:
+    """Put new jobs off, in the frame that holds them."""
+    table = engine.queues.peek(log).table
+    now_ms = engine.clock.now_ms()
+    for seq, delay_ms in delays:
+        event = Delayed([seq], now_ms + delay_ms)
+        leasing.record(batch, outcome, log, table, event)
 
 
 def _deduped(
@@ -73,7 +97,7 @@ def _deduped(
     return Appended(seqs[0], seqs[1], log.head_seq, False, True, 0)
 
 
-def _admit(engine: Engine, config: TopicConfig, command: Append, log: Log | None) -> None:
+def admit(engine: Engine, config: TopicConfig, command: Append, log: Log | None) -> None:
     """Refuse what does not fit, before any seq is assigned (DESIGN 5.3)."""
     quota = engine.settings.max_total_bytes
     if quota and engine.total_bytes + command.payload_bytes > quota:
@@ -98,7 +122,8 @@ def _exceeds(config: TopicConfig, records: int, payload_bytes: int) -> bool:
     )
 
 
-def _stage(engine: Engine, batch: Batch, log: Log, command: Append, now_ms: int) -> Appended:
+def stage(engine: Engine, batch: Batch, log: Log, command: Append, now_ms: int) -> Appended:
+    """Give records their seqs and time, and a place that is theirs."""
     chunk = batch.chunks.get(log) or Chunk(log)
     volume = engine.volume_of(log)
     dat_bytes = len(command.forms) + command.count * PREFIX_BYTES_MAX

@@ -141,6 +141,7 @@ def apply_leave(engine: Engine, batch: Batch, outcome: Outcome, command: Leave) 
     """Let go of whatever a lost worker held or waited for; it hears no answer any more."""
     watches, now_ms = engine.watches, engine.clock.now_ms()
     watches.workers.discard(command.worker)
+    engine.streams.leave(batch, outcome, command.worker)
     for watch in list(watches.claimed.values()):
         for claim in [each for each in watch.claims if each.command.worker == command.worker]:
             watch.claims.remove(claim)

@@ -23,6 +23,7 @@ from topicsd.storage.catalog import (
     ForgetKeys,
     LogState,
     SaveKeys,
+    SaveRoutes,
     SaveSegment,
     SaveState,
     SetMeta,
@@ -53,6 +54,10 @@ class Job:
         self.droppable = engine.retention.take_droppable()
         self.emptied = engine.retention.take_emptied()
         self.keys = engine.keys.to_save()
+        self.leases = engine.queues.to_save()
+        self.number = checkpoints.started
+        # Cursors and the copies they stand for are saved together, or not.
+        self.routes = engine.routes.states(self.number - 1)
         self.now_ms = engine.clock.now_ms()
         self.parked = [volume.packs.parked() for volume in engine.volumes]
         self._thread = threading.Thread(target=self._run, daemon=True, name="checkpoint")
@@ -105,6 +110,9 @@ class Job:
         changes += [DropSegment(log_id, base) for log_id, base in self.emptied]
         if self.keys:
             changes.append(SaveKeys(self.keys))
+        changes.append(self.leases.change)
+        if self.routes:
+            changes.append(SaveRoutes(self.routes))
         # Faster than keys are saved, so that they cannot pile up, and never all at once.
         changes.append(ForgetKeys(self.now_ms, FORGET_KEYS_MIN + 2 * len(self.keys)))
         return changes
@@ -120,7 +128,9 @@ class Checkpoints:
         self._begun_ms = engine.clock.monotonic_us() // 1000
         self._wal_bytes = 0
         self._wal_frames = 0
+        # How many were begun, and the number of the last one that was finished.
         self.started = 0
+        self.finished = 0
         self.segments: set[tuple[int, int, int]] = set()
         self.rolled: list[Rolled] = []
         self.trash: list[Path] = []
@@ -208,8 +218,10 @@ class Checkpoints:
         if job.failure is not None:
             raise job.failure
         engine = self._engine
+        self.finished = job.number
         engine.wal.forget(job.retired)
         engine.keys.saved(job.keys)
+        engine.queues.saved(job.leases)
         for volume, parked in zip(engine.volumes, job.parked, strict=True):
             volume.packs.settle(parked)
         for resident, log_id, base in job.droppable:

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from topicsd.engine import tagging, topics, write_many
+from topicsd.engine import leasing, tagging, topics, write_many
 from topicsd.engine.log import Log
+from topicsd.engine.routes import mark_at, marks_of
 from topicsd.engine.staging import Batch, Chunk, Outcome
 from topicsd.model import errors
 from topicsd.model.commands import Appended, Failed, Reply, Written
@@ -89,17 +90,20 @@ class Commits:
         """Make a batch real and return the replies that wait for nothing."""
         engine = self._engine
         started = engine.clock.monotonic_us()
-        if batch.chunks:
+        if batch.chunks or batch.leases:
             if batch.together:
                 self._write_together(batch)
             else:
                 self._write_wal(batch)
             self._write_segments(batch)
+            leasing.settle(engine, batch)
         for log in batch.touched:
             if not log.dropped:
                 engine.board.write(log.row, log.to_row())
                 engine.moved.add(log.row)
                 engine.dirty[log.row] = log.id
+                engine.queues.note_moved(log)
+                engine.forwarder.note_moved(log)
         self._submit(batch)
         return self._reply(batch, started)
 
@@ -118,14 +122,15 @@ class Commits:
         """One frame a shard; a shard without room undoes its logs and nothing else."""
         engine = self._engine
         by_shard: dict[int, list[Log]] = {}
-        for log in batch.chunks:
-            if not log.resident:
+        for log in {**batch.chunks, **batch.leases}:
+            chunk = batch.chunks.get(log)
+            if not log.resident and (log in batch.leases or (chunk and chunk.logged)):
                 by_shard.setdefault(engine.wal.shard_of(log.id), []).append(log)
         for shard, logs in by_shard.items():
             parts: list[bytes] = []
             for log in logs:
-                parts += self._entry(log, batch.chunks[log])
-            urgent = any(self._must_wait(log, shard) for log in logs)
+                parts += self._entries(batch, log)
+            urgent = self._is_urgent(batch, logs)
             try:
                 lsn = engine.wal.write(shard, parts, urgent=urgent)
             except OSError as error:
@@ -133,22 +138,23 @@ class Commits:
                     raise
                 self.undo(batch, logs)
                 continue
-            self._note_lsn(batch, logs, shard, lsn)
+            self._note_lsn(batch, [log for log in logs if log in batch.chunks], shard, lsn)
+            self._note_leases(batch, logs, shard, lsn)
 
     def _write_together(self, batch: Batch) -> None:
         """One frame for all logs, so that a crash leaves all of the write or nothing."""
         engine = self._engine
         wal = engine.wal
-        logs = [log for log in batch.chunks if not log.resident]
+        # What loses records to a move comes first: its deletes stay in its own shard.
+        logs = [log for log in {**batch.leases, **batch.chunks} if not log.resident]
         if not logs:
             return
         shard = wal.shard_of(logs[0].id)
         parts = write_many.creations(engine, batch)
         for log in logs:
-            parts += self._entry(log, batch.chunks[log])
-        waiting = [log for log in logs if self._must_wait(log, wal.shard_of(log.id))]
+            parts += self._entries(batch, log)
         try:
-            lsn = wal.write(shard, parts, urgent=bool(waiting))
+            lsn = wal.write(shard, parts, urgent=self._is_urgent(batch, logs))
         except OSError as error:
             if not is_full(error):
                 raise
@@ -156,7 +162,11 @@ class Commits:
             write_many.take_back(engine, batch)
             return
         self._away = {key: away for key, away in self._away.items() if not self._is_synced(away)}
+        self._note_leases(batch, logs, shard, lsn)
+        logs = [log for log in logs if log in batch.chunks]
+        waiting = [log for log in logs if self._must_wait(log, wal.shard_of(log.id))]
         for log in logs:
+            engine.forwarder.syncs.note_written(log, shard, lsn)
             if wal.shard_of(log.id) != shard:
                 # Its ceiling is in force when its own shard says so, which this frame cannot.
                 self._away[log.id] = (shard, lsn)
@@ -176,13 +186,40 @@ class Commits:
 
         Their commands fail for want of space.
         """
-        for log in logs:
+        for log in [log for log in logs if log in batch.leases]:
+            leasing.undo(self._engine, batch, log, _DISK_FULL)
+        for log in [log for log in logs if log in batch.chunks]:
             chunk = batch.undo(log, _DISK_FULL)
             self._engine.volume_of(log).cancel(log.spot, chunk.spot.location)
             self._engine.total_bytes -= chunk.payload_bytes
             topics.uncreate(self._engine, batch, log)
             for key, *_ in chunk.keys:
                 self._engine.keys.remove(log.id, key)
+
+    def _is_urgent(self, batch: Batch, logs: list[Log]) -> bool:
+        """Whether any reply will wait for the frame of these logs."""
+        shard_of = self._engine.wal.shard_of
+        return any(
+            (log in batch.chunks and self._must_wait(log, shard_of(log.id)))
+            or (log in batch.leases and batch.leases[log].waiting)
+            for log in logs
+        )
+
+    def _note_leases(self, batch: Batch, logs: list[Log], shard: int, lsn: int) -> None:
+        for log in logs:
+            if log in batch.leases:
+                leasing.note_written(batch.leases[log], shard, lsn)
+
+    def _entries(self, batch: Batch, log: Log) -> list[bytes]:
+        """All that a batch does to one log."""
+        parts: list[bytes] = []
+        if log in batch.chunks:
+            parts += self._entry(log, batch.chunks[log])
+        if log in batch.leases:
+            if batch.leases[log].removed:
+                parts += marks_of(self._engine, log, batch.chunks)
+            parts += leasing.parts(log, batch.leases[log])
+        return parts
 
     def _entry(self, log: Log, chunk: Chunk) -> list[bytes]:
         self._raise_ceiling(log)
@@ -193,6 +230,10 @@ class Commits:
         )
         if chunk.keys:
             parts += frame.keys_parts(log.id, chunk.keys)
+        route = self._engine.routes.by_dest.get(log.id)
+        if route is not None:
+            # Between these records and those before them may be copies, which are in no frame.
+            return [*mark_at(route, log, route.cursor, chunk.first_seq), *parts, *chunk.after]
         return parts
 
     def _raise_ceiling(self, log: Log) -> None:
@@ -216,6 +257,7 @@ class Commits:
 
     def _note_lsn(self, batch: Batch, logs: list[Log], shard: int, lsn: int) -> None:
         for log in logs:
+            self._engine.forwarder.syncs.note_written(log, shard, lsn)
             if log.ceiling_lsn == 0:
                 log.ceiling_lsn = lsn
         waiting = {log for log in logs if self._must_wait(log, shard)}

@@ -13,17 +13,36 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topicsd.engine import append, attach, recover, removal, tiering, topics, watches, write_many
+from topicsd.engine import (
+    append,
+    attach,
+    catch_up,
+    claims,
+    connect,
+    dead_letters,
+    jobs,
+    recover,
+    removal,
+    routers,
+    tiering,
+    topics,
+    watches,
+    work,
+    write_many,
+)
 from topicsd.engine.checkpoint import Checkpoints
 from topicsd.engine.clerk import Clerk
 from topicsd.engine.commit import Commits
+from topicsd.engine.forward import Forwarder
 from topicsd.engine.held import HeldReplies
 from topicsd.engine.keys import Keys
 from topicsd.engine.log import Log
+from topicsd.engine.queues import Queues
 from topicsd.engine.recover import RecoverySummary
 from topicsd.engine.registry import Registry
 from topicsd.engine.report import Report
 from topicsd.engine.retention import Retention
+from topicsd.engine.routes import Routes
 from topicsd.engine.sealing import Ages
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model.clock import Clock
@@ -31,22 +50,39 @@ from topicsd.model.commands import (
     Append,
     AttachWatch,
     AwaitSynced,
+    CatchUp,
     Command,
     CreateWatch,
     DeleteRecords,
+    DeleteRouter,
     DeleteTopic,
     DetachWatch,
     Failed,
     FindTopic,
+    GetRouter,
     HoldWatch,
     Join,
     Leave,
+    ListRouters,
+    PutRouter,
     PutTopic,
     Reply,
     SaveCursors,
     WriteMany,
 )
 from topicsd.model.errors import TopicsError
+from topicsd.model.jobs import (
+    AckJobs,
+    ClaimJobs,
+    CloseWork,
+    ExtendJobs,
+    ListJobs,
+    NackJobs,
+    NextWork,
+    OpenWork,
+    QueueState,
+    Redrive,
+)
 from topicsd.model.settings import Settings
 from topicsd.storage import paths, place
 from topicsd.storage.catalog import CatalogWriter, InterruptWatches, SetMeta
@@ -75,26 +111,59 @@ COMMANDS: dict[type, Callable[..., Reply | None]] = {
     SaveCursors: attach.apply_save,
     Join: attach.apply_join,
     Leave: attach.apply_leave,
+    ClaimJobs: claims.apply_claim,
+    AckJobs: jobs.apply_ack,
+    NackJobs: jobs.apply_nack,
+    ExtendJobs: jobs.apply_extend,
+    QueueState: jobs.apply_state,
+    ListJobs: jobs.apply_list,
+    Redrive: dead_letters.apply_redrive,
+    OpenWork: work.apply_open,
+    NextWork: work.apply_next,
+    CloseWork: work.apply_close,
+    PutRouter: routers.apply_put,
+    DeleteRouter: routers.apply_delete,
+    ListRouters: routers.apply_list,
+    GetRouter: catch_up.apply_get,
+    CatchUp: catch_up.apply_catch_up,
 }
 
 
 # What was staged before one of these is committed first: a delete looks into segments, a
-# write to several topics is a commit of its own, and a wait is for frames that exist.
-_ALONE = (DeleteRecords, WriteMany, AwaitSynced)
+# write to several topics (a redrive is one) is a commit of its own, a wait is for frames that
+# exist, and the end of a stream or of a worker does not say which queue it is about. What is
+# about routers looks at the heads of their sources.
+_ALONE = (
+    DeleteRecords,
+    WriteMany,
+    AwaitSynced,
+    Redrive,
+    CloseWork,
+    Leave,
+    PutRouter,
+    DeleteRouter,
+    GetRouter,
+    CatchUp,
+)
+# These see what others of them have staged; a whole batch of them is one frame.
+_LEASING = (ClaimJobs, AckJobs, NackJobs, ExtendJobs, QueueState, ListJobs)
 
 
 def _needs_commit(work: Batch, command: Command) -> bool:
     """Whether what is staged must be committed before a command.
 
-    An append sees what is staged before it. Whatever else looks at a topic finds it
-    committed: its floors are then in the WAL's order, and it does not vanish when the write
-    that created it finds no room.
+    An append sees the records staged before it, lease commands the leases. Whatever else
+    looks at a topic finds it committed: its floors are then in the WAL's order, and it does
+    not vanish when the write that created it finds no room.
     """
     if isinstance(command, Append):
-        return False
+        return command.topic in work.leased and command.topic not in work.names
+    if isinstance(command, _LEASING):
+        return command.topic in work.names
     if isinstance(command, _ALONE):
         return bool(work.outcomes)
-    return getattr(command, "topic", None) in work.names
+    topic = getattr(command, "topic", None)
+    return topic in work.names or topic in work.leased
 
 
 class Engine:
@@ -137,6 +206,8 @@ class Engine:
             cache_max=self.settings.topic_cache,
         )
         self.keys = Keys(self.catalog)
+        self.queues = Queues(self)
+        self.routes = Routes(self.catalog)
         self.retention = Retention(self)
         self.checkpoints = Checkpoints(self)
         self.tiering = tiering.Tiering(self)
@@ -156,9 +227,12 @@ class Engine:
         work = Batch()
         for ticket, command in batch:
             outcome = Outcome(ticket)
-            if _needs_commit(work, command):
+            spent = claims.find_spent(self, command)
+            if spent or _needs_commit(work, command):
                 ready += self.commits.commit(work)
                 work = Batch()
+            if spent:
+                dead_letters.bury(self, spent)
             work.outcomes.append(outcome)
             try:
                 outcome.reply = COMMANDS[type(command)](self, work, outcome, command)
@@ -168,7 +242,10 @@ class Engine:
                 ready += self.commits.commit(work)
                 work = Batch()
         ready += self.commits.commit(work)
+        if self.queues.moved:
+            ready += self.claims.push()
         self.registry.trim()
+        self.queues.trim()
         self.report.publish()
         return ready
 
@@ -178,9 +255,34 @@ class Engine:
         self.clerk.check()
         synced = [shard.synced_lsn for shard in self.wal.shards]
         ready = self.held.release(synced, self.clerk.done, self.clock.monotonic_us())
-        self.checkpoints.poll()
+        ready += self._poll()
         self.report.publish()
         return ready
+
+    @property
+    def forwarding(self) -> bool:
+        """Whether `forward` has something to do."""
+        return self.forwarder.due
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for what `forward` does."""
+        return bool(self.waiters)
+
+    def forward(self) -> list[tuple[Ticket, Reply]]:
+        """Copy some records for routers; replies to those who waited for them."""
+        self.forwarder.step()
+        self.registry.trim()
+        self.report.publish()
+        return self.waiters.answer()
+
+    def _poll(self) -> list[tuple[Ticket, Reply]]:
+        """What goes on when a sync or a checkpoint is done, or time has passed."""
+        self.checkpoints.poll()
+        self.forwarder.poll()
+        ready = self.waiters.answer()
+        parked = self.parking.take_due()
+        return ready + self.apply(parked) if parked else ready
 
     def take_moved(self) -> list[int]:
         """Board rows that changed since the last call."""
@@ -191,13 +293,21 @@ class Engine:
     def tick(self) -> list[tuple[Ticket, Reply]]:
         """Chores, and the replies that come of them; called about ten times a second."""
         self.ages.roll_old(self.clock.now_ms())
-        self.checkpoints.poll()
+        ready = self._poll()
         self.tiering.poll()
         work = Batch()
         attach.poll(self, work)
-        ready = self.commits.commit(work)
+        ready += self.commits.commit(work)
+        self.queues.poll(self.clock.now_ms())
+        ready += self.claims.poll()
         self.report.publish()
         return ready
+
+    def wants_tick_us(self) -> int | None:
+        """In how many microseconds `tick` is wanted at the latest, if that matters."""
+        found = (self.claims.next_end_us(), self.streams.next_due_us())
+        moment = min((each for each in found if each is not None), default=None)
+        return None if moment is None else max(moment - self.clock.monotonic_us(), 0)
 
     def volume_of(self, log: Log) -> Volume:
         return self.volumes[log.resident]
@@ -262,7 +372,13 @@ class Engine:
         )
         self.held = HeldReplies(settings.wal_shards)
         self.commits = Commits(self)
+        self.forwarder = Forwarder(self)
+        self.waiters = catch_up.Waiters(self)
+        self.parking = routers.Parking(self)
+        connect.show_all(self)
         self.watches = watches.Watches(self.catalog, settings.watch_session_ttl_ms)
+        self.claims = claims.Claims(self)
+        self.streams = work.Streams(self)
         self.report = Report(self)
         self.board.replay_progress = 1.0
         self.board.state = "ready"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topicsd.model.commands import Appended, Reply, Written
+from topicsd.model.jobs import JobsAcked
 
 Ticket = Any
 
@@ -80,7 +81,7 @@ class HeldReplies:
         for queue, lsn in zip(self._by_shard, synced, strict=True):
             while queue and queue[0][0] <= lsn:
                 held = queue.popleft()[1]
-                if held.gated and isinstance(held.reply, Appended | Written):
+                if held.gated and isinstance(held.reply, Appended | Written | JobsAcked):
                     held.reply.fsync_us = max(now_us - held.since_us, 1)
                 _settle(held, ready)
         while self._by_catalog and self._by_catalog[0][0] <= catalog_done:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from topicsd.model.topic import TopicConfig
-from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, FLAG_RESIDENT, BoardRow, kind_flags
+from topicsd.storage.board import (
+    FLAG_DERIVED,
+    FLAG_GAPS,
+    FLAG_HOLES,
+    FLAG_RESIDENT,
+    BoardRow,
+    kind_flags,
+)
 from topicsd.storage.catalog import BoardState, LogState
 from topicsd.storage.volume import Spot
 
@@ -47,6 +54,10 @@ class Log(msgspec.Struct, eq=False):
     spot: Spot = Spot(0, 1, 0, 0, 0)
     shelf_generation: int = 1
     has_gaps: bool = False
+    # Whether a router copies into this log, and the last seq that stands for what its source
+    # lost before it was copied.
+    derived: bool = False
+    trim_seq: int = 0
     session: int = 0
     session_seq: int = 0
     # Seqs up to `ceiling` may be acknowledged before their frame is synced, because a frame
@@ -98,12 +109,14 @@ class Log(msgspec.Struct, eq=False):
             self.session_seq,
             self.shelf_generation,
             self.epoch,
+            0,
+            self.trim_seq,
         )
 
     def _flags(self) -> int:
         # Fewer live records than seqs: some are deleted, or lie in a gap.
         holes = self.live != self.next_seq - self.earliest_seq
-        kind = kind_flags(self.config.durability, self.config.type)
+        kind = kind_flags(self.config.durability, self.config.type) | FLAG_DERIVED * self.derived
         return kind | FLAG_RESIDENT * self.resident | FLAG_GAPS * self.has_gaps | FLAG_HOLES * holes
 
     def load_row(self, row: BoardRow, session: int) -> None:
@@ -122,6 +135,8 @@ class Log(msgspec.Struct, eq=False):
         self.spot = Spot(self.id, row.active_base, row.location, row.active_rows, row.active_end)
         self.shelf_generation = row.shelf_generation
         self.has_gaps = bool(row.flags & FLAG_GAPS)
+        self.derived = bool(row.flags & FLAG_DERIVED)
+        self.trim_seq = row.trim_seq
         self.session = session
         self.session_seq = row.session_seq if row.session == session else row.head_seq
 

@@ -13,9 +13,19 @@ import numpy.typing as npt
 
 from topicsd.engine import removal
 from topicsd.engine.log import Log
-from topicsd.model.record import ROW, ROW_DTYPE
+from topicsd.engine.rederive import Rederive
+from topicsd.model.record import DELETED, ROW, ROW_DTYPE
+from topicsd.rules.floors import LOST, SOURCE_TRIM
 from topicsd.storage.catalog import Change, CreateLog, RecordGap
-from topicsd.storage.frame import AppendEntry, CreateEntry, DeleteEntry, Entry, KeysEntry
+from topicsd.storage.frame import (
+    AppendEntry,
+    CreateEntry,
+    DeleteEntry,
+    Entry,
+    KeysEntry,
+    LeasesEntry,
+    RouteEntry,
+)
 from topicsd.storage.view import Snapshot
 
 if TYPE_CHECKING:
@@ -26,10 +36,10 @@ GATHER_BYTES: Final = 1 << 20
 Heads = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
 
-class _Gathered:
+class Gathered:
     """A log being rebuilt, and entries not yet written to its segment."""
 
-    __slots__ = ("ceiling", "dat", "dat_bytes", "deleted", "log", "records", "rows")
+    __slots__ = ("ceiling", "dat", "dat_bytes", "deleted", "log", "marks", "records", "rows")
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -40,6 +50,8 @@ class _Gathered:
         self.ceiling = 0
         # Whether records were deleted: the log is then counted once all entries are applied.
         self.deleted = False
+        # Single records to mark then, all at once: a queue deletes with every ack.
+        self.marks: list[npt.NDArray[np.uint64]] = []
 
 
 class Rebuild:
@@ -47,11 +59,12 @@ class Rebuild:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._logs: dict[int, _Gathered | None] = {}
+        self._logs: dict[int, Gathered | None] = {}
         self._gaps: list[Change] = []
         # Ids from here on were never committed to the catalog; smaller ones it does not know
         # belong to topics that were deleted since.
         self._new_from = engine.catalog.next_id()
+        self.copies = Rederive(engine, self)
         self.records = 0
         self.lost_records = 0
 
@@ -63,12 +76,17 @@ class Rebuild:
             self.keys(entry)
         elif isinstance(entry, DeleteEntry):
             self.delete(entry)
+            self.copies.note_deleted(entry)
+        elif isinstance(entry, LeasesEntry):
+            self.leases(entry)
+        elif isinstance(entry, RouteEntry):
+            self.copies.follow(entry)
         else:
             self.create(entry)
 
     def append(self, entry: AppendEntry) -> None:
         """Apply one append, unless an earlier frame has it."""
-        gathered = self._find(entry.log_id)
+        gathered = self.find(entry.log_id)
         if gathered is None:
             return
         log = gathered.log
@@ -77,8 +95,8 @@ class Rebuild:
         if last_seq < log.next_seq:
             return
         if entry.first_seq > log.next_seq:
-            self._flush(gathered)
-            self._lose(log, entry.first_seq - 1)
+            self.flush(gathered)
+            self.lose(log, entry.first_seq - 1)
         if not log.resident:
             self._gather(gathered, entry)
         log.head_seq = last_seq
@@ -88,7 +106,7 @@ class Rebuild:
         self.records += entry.records
 
     def keys(self, entry: KeysEntry) -> None:
-        gathered = self._find(entry.log_id)
+        gathered = self.find(entry.log_id)
         if gathered is not None:
             for key, *written in entry.keys:
                 self._engine.keys.add(gathered.log, key, (written[0], written[1], written[2]))
@@ -100,12 +118,11 @@ class Rebuild:
         counted before the last entry. Caps and expiry had left fewer records than replay
         has at this point, so the floors of that time come back first.
         """
-        gathered = self._find(entry.log_id)
+        gathered = self.find(entry.log_id)
         if gathered is None or gathered.log.resident:
             return
-        self._flush(gathered)
         gathered.deleted = True
-        log, engine = gathered.log, self._engine
+        log = gathered.log
         # No floor is above what there is: a damaged frame may have taken records below it.
         log.cap_floor = max(log.cap_floor, min(entry.cap_floor, log.next_seq))
         log.ttl_floor = max(log.ttl_floor, min(entry.ttl_floor, log.next_seq))
@@ -113,8 +130,16 @@ class Rebuild:
         floor = max(entry.earliest_seq, entry.before_seq)
         log.earliest_seq = max(log.earliest_seq, min(floor, log.next_seq))
         if len(entry.seqs):
-            snapshot = Snapshot(engine.shelf, log.to_row(), log.session)
-            removal.mark(engine, log, snapshot, entry.seqs.astype(np.int64))
+            gathered.marks.append(entry.seqs)
+            if self._engine.routes.touches(log.id):
+                # Copies are derived from what was there at this point.
+                self._mark(gathered)
+
+    def leases(self, entry: LeasesEntry) -> None:
+        """Apply what happened to jobs; a table is compared with its log when it is used."""
+        gathered = self.find(entry.log_id)
+        if gathered is not None:
+            self._engine.queues.replay(gathered.log, entry.events)
 
     def create(self, entry: CreateEntry) -> None:
         """Bring back a topic whose write outran its catalog row."""
@@ -140,15 +165,16 @@ class Rebuild:
         `shown` are the log ids and heads that an earlier board showed. Counts are not to be
         trusted when a delete may be missing whose flag bytes are in the segments.
         """
+        self.copies.finish(shown, trust_tail=trust_tail)
         for gathered in list(self._logs.values()):
             if gathered is not None:
                 self._finish_log(gathered, trust_tail)
         if not trust_counts:
             self._recount()
         for log_id, head in [*self._lost_tails(shown), *self._known_tails()]:
-            found = self._find(log_id)
+            found = self.find(log_id)
             if found is not None and found.log.head_seq < head:
-                self._lose(found.log, head)
+                self.lose(found.log, head)
                 self._publish(found.log)
         self._engine.catalog.commit(self._gaps)
         self._engine.registry.reserve_ids(max(self._logs, default=0))
@@ -189,15 +215,21 @@ class Rebuild:
         gaps = [catalog.gaps(log_id)[-1:] for log_id in self._engine.board.with_gaps()]
         return [(gap.log_id, gap.to_seq) for found in gaps for gap in found]
 
-    def _find(self, log_id: int) -> _Gathered | None:
+    def note_trim(self, log: Log, seq: int) -> None:
+        """A seq of a router's destination stands for what its source lost."""
+        self._gaps.append(RecordGap(log.id, seq, seq, SOURCE_TRIM, self._engine.clock.now_ms()))
+        log.has_gaps = True
+
+    def find(self, log_id: int) -> Gathered | None:
+        """A log that is rebuilt, None when it is not there any more."""
         if log_id not in self._logs:
             log = self._engine.registry.find_by_id(log_id)
-            self._logs[log_id] = None if log is None else _Gathered(log)
+            self._logs[log_id] = None if log is None else Gathered(log)
             if log is not None:
                 self._engine.volume_of(log).discard_after(log.spot)
         return self._logs[log_id]
 
-    def _gather(self, gathered: _Gathered, entry: AppendEntry) -> None:
+    def _gather(self, gathered: Gathered, entry: AppendEntry) -> None:
         gathered.rows.append(entry.rows)
         gathered.dat.append(entry.dat)
         gathered.dat_bytes += len(entry.dat)
@@ -206,9 +238,10 @@ class Rebuild:
         log.live += entry.records
         log.payload_bytes += entry.payload_bytes
         if gathered.dat_bytes >= GATHER_BYTES:
-            self._flush(gathered)
+            self.flush(gathered)
 
-    def _flush(self, gathered: _Gathered) -> None:
+    def flush(self, gathered: Gathered) -> None:
+        """Write what is gathered of a log."""
         if not gathered.records:
             return
         engine, log = self._engine, gathered.log
@@ -216,6 +249,9 @@ class Rebuild:
         before = log.spot
         spot = volume.reserve(before, gathered.records, gathered.dat_bytes)
         rows = _placed(gathered, spot.end)
+        if bool((rows["deleted"] == DELETED).any()):
+            # Placeholders, which were never live.
+            gathered.deleted = True
         log.last_write_ts = int(rows["ts"][-1])
         log.spot = volume.write(spot, rows.tobytes(), b"".join(gathered.dat))
         if log.spot.base_seq != before.base_seq:
@@ -226,13 +262,22 @@ class Rebuild:
         gathered.rows, gathered.dat = [], []
         gathered.dat_bytes = gathered.records = 0
 
-    def _finish_log(self, gathered: _Gathered, trust_tail: bool) -> None:
+    def _mark(self, gathered: Gathered) -> None:
+        """Flip the flags of what the entries so far deleted."""
+        self.flush(gathered)
+        if gathered.marks:
+            log, engine = gathered.log, self._engine
+            seqs = np.concatenate(gathered.marks).astype(np.int64)
+            removal.mark(engine, log, Snapshot(engine.shelf, log.to_row(), log.session), seqs)
+            gathered.marks = []
+
+    def _finish_log(self, gathered: Gathered, trust_tail: bool) -> None:
         log = gathered.log
-        self._flush(gathered)
+        self._mark(gathered)
         if gathered.deleted:
             self._count(log)
         if not trust_tail and log.config.durability == "disk" and gathered.ceiling > log.head_seq:
-            self._lose(log, gathered.ceiling)
+            self.lose(log, gathered.ceiling)
         self._publish(log)
 
     def _publish(self, log: Log) -> None:
@@ -247,12 +292,12 @@ class Rebuild:
         engine.board.write(log.row, log.to_row())
         engine.dirty[log.row] = log.id
 
-    def _lose(self, log: Log, last_seq: int) -> None:
+    def lose(self, log: Log, last_seq: int, reason: str = LOST) -> None:
         """Give up the seqs from the log's next one to `last_seq`, visibly."""
         engine = self._engine
         lost_from = log.next_seq
         if not log.resident:
-            self._gaps.append(RecordGap(log.id, lost_from, last_seq, "lost", engine.clock.now_ms()))
+            self._gaps.append(RecordGap(log.id, lost_from, last_seq, reason, engine.clock.now_ms()))
             self.lost_records += last_seq - lost_from + 1
             log.has_gaps = True
             # Seqs inside a segment are dense, so what follows a gap needs a new one.
@@ -268,7 +313,7 @@ class Rebuild:
         log.next_seq = last_seq + 1
 
 
-def _placed(gathered: _Gathered, end: int) -> npt.NDArray[np.void]:
+def _placed(gathered: Gathered, end: int) -> npt.NDArray[np.void]:
     """All gathered rows, their positions counted from `end` instead of where they were."""
     rows = np.frombuffer(b"".join(gathered.rows), dtype=ROW_DTYPE).copy()
     counts = np.array([len(part) // ROW.size for part in gathered.rows])

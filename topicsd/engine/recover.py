@@ -101,6 +101,9 @@ def replay(engine: Engine, same_boot: bool) -> RecoverySummary:
     reader = WalReader(engine.files, paths.wal(engine.settings.data_dir), _reporter(engine.board))
     rebuild = Rebuild(engine)
     folded = checkpoint_lsn(engine.catalog)
+    if len(engine.routes):
+        ahead = WalReader(engine.files, paths.wal(engine.settings.data_dir), lambda fraction: None)
+        rebuild.copies.read_ahead(ahead, folded)
     for found in reader:
         if found.lsn > folded:
             for entry in frame.entries(found.body):

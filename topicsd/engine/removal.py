@@ -11,12 +11,14 @@ is applied only when the checkpoint is older than it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topicsd.engine.log import Log
+from topicsd.engine.routes import marks_of
 from topicsd.engine.space import refuse_when_full
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model import errors
@@ -103,6 +105,23 @@ def plan_match(engine: Engine, log: Log, match: Match, before_seq: int) -> Remov
     return Removal(0, seqs, len(seqs), payload)
 
 
+def plan_seqs(engine: Engine, log: Log, seqs: list[int]) -> int:
+    """Payload bytes of single records, given in ascending order; all of them are live."""
+    snapshot = _snapshot(engine, log)
+    bases = snapshot.bases()
+    payload = start = 0
+    while start < len(seqs):
+        index = snapshot.find(seqs[start])
+        stop = len(seqs)
+        if index + 1 < len(bases):
+            stop = bisect_left(seqs, bases[index + 1], start)
+        region, _ = snapshot.region(index)
+        rows = np.array(seqs[start:stop], dtype=np.int64) - region.base_seq
+        payload += _payload(region, rows)
+        start = stop
+    return payload
+
+
 def remove(engine: Engine, outcome: Outcome, log: Log, removal: Removal) -> None:
     """Commit a removal: WAL, flag bytes, board, in this order."""
     write_entry(engine, outcome, log, removal)
@@ -121,7 +140,8 @@ def write_entry(engine: Engine, outcome: Outcome, log: Log, removal: Removal = _
     if log.resident:
         return
     floors = (log.earliest_seq, log.cap_floor, log.ttl_floor)
-    parts = frame.delete_parts(log.id, removal.before_seq, floors, removal.seqs)
+    parts = marks_of(engine, log, {})
+    parts += frame.delete_parts(log.id, removal.before_seq, floors, removal.seqs)
     shard = engine.wal.shard_of(log.id)
     gated = log.config.durability == "fsync"
     with refuse_when_full():
@@ -133,9 +153,20 @@ def write_entry(engine: Engine, outcome: Outcome, log: Log, removal: Removal = _
 
 def settle(engine: Engine, log: Log, removal: Removal) -> None:
     """Make a removal true in the segments and in the log's numbers."""
-    log.live -= removal.records
-    log.payload_bytes -= removal.payload_bytes
-    engine.total_bytes -= removal.payload_bytes
+    count_out(engine, log, removal.records, removal.payload_bytes)
+    show(engine, log, removal)
+    engine.queues.forget(log, removal.seqs)
+
+
+def count_out(engine: Engine, log: Log, records: int, payload_bytes: int) -> None:
+    """Take records out of the numbers of a log."""
+    log.live -= records
+    log.payload_bytes -= payload_bytes
+    engine.total_bytes -= payload_bytes
+
+
+def show(engine: Engine, log: Log, removal: Removal) -> None:
+    """Make a removal true in the segments; it is counted already."""
     if removal.before_seq > log.delete_below:
         log.delete_below = removal.before_seq
     marked = mark(engine, log, _snapshot(engine, log), removal.seqs) if len(removal.seqs) else []

@@ -35,5 +35,7 @@ class Report:
             checkpoints=engine.checkpoints.started,
             checkpoint_running=engine.checkpoints.running,
             watch_sessions=engine.watches.count,
+            leases_in_flight=engine.queues.in_flight,
+            routers=len(engine.routes),
             fsync_buckets=tuple(counters.fsync_buckets),
         )

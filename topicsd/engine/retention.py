@@ -15,8 +15,9 @@ import numpy as np
 
 from topicsd.engine.log import Log
 from topicsd.storage import place
+from topicsd.storage.shelf import Region
 from topicsd.storage.tags import only_live
-from topicsd.storage.view import Snapshot
+from topicsd.storage.view import WINDOW_ROWS, Snapshot
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
@@ -112,7 +113,7 @@ class Retention:
             ended = snapshot.region(index - 1)[0].seal is not None
             if region.seal is None or not ended:
                 continue
-            if not only_live(region, np.arange(rows)).size:
+            if not _has_live(region, rows):
                 self.emptied.append((log.id, region.base_seq))
 
     def drop_emptied(self, emptied: list[tuple[int, int]]) -> None:
@@ -144,3 +145,11 @@ class Retention:
             if following <= log.earliest_seq and base > log.parked_base:
                 self.droppable.append((log.resident, log.id, base))
                 log.parked_base = base
+
+
+def _has_live(region: Region, rows: int) -> bool:
+    """Whether any record is left; from the end, which deletes mostly reach last."""
+    return any(
+        only_live(region, np.arange(max(stop - WINDOW_ROWS, 0), stop)).size
+        for stop in range(rows, 0, -WINDOW_ROWS)
+    )

@@ -17,7 +17,9 @@ import numpy as np
 from topicsd.engine.held import Need
 from topicsd.engine.log import Log
 from topicsd.model.commands import Append, Failed, Reply
+from topicsd.model.lease import Event
 from topicsd.model.record import ROW_DTYPE, complete, prefix
+from topicsd.rules.leases import LeaseTable
 from topicsd.storage.catalog import Change
 from topicsd.storage.volume import Spot
 
@@ -31,10 +33,12 @@ class Chunk:
     """Records staged for one log, and the reserved spot they will be written to."""
 
     __slots__ = (
+        "after",
         "dat",
         "dat_bytes",
         "first_seq",
         "keys",
+        "logged",
         "payload_bytes",
         "records",
         "rows",
@@ -50,6 +54,9 @@ class Chunk:
         self.rows: list[bytes] = []
         self.dat: list[bytes] = []
         self.keys: list[tuple[str, int, int, int]] = []
+        # Whether the records go into the WAL, and entries that go there behind them.
+        self.logged = True
+        self.after: list[bytes] = []
 
     def move(self, spot: Spot) -> None:
         """Follow a reservation that led to another segment: positions there start anew."""
@@ -105,6 +112,23 @@ class Outcome:
         self.need = Need()
 
 
+class LeaseStage:
+    """What a batch does to one queue: lease events, and the records that go with them."""
+
+    __slots__ = ("events", "outcomes", "payload_bytes", "removed", "table", "waiting")
+
+    def __init__(self, table: LeaseTable | None) -> None:
+        # None for a log that merely loses records to a queue.
+        self.table = table
+        self.events: list[Event] = []
+        self.removed: list[int] = []
+        self.payload_bytes = 0
+        # Commands that fail when this cannot be written.
+        self.outcomes: list[Outcome] = []
+        # Those that wait for the sync, and whether the durability class demands it.
+        self.waiting: list[tuple[Outcome, bool]] = []
+
+
 class Batch:
     """One `apply`: chunks by log, catalog changes, and one outcome a command."""
 
@@ -119,6 +143,9 @@ class Batch:
         self.together = False
         # Names of the topics that have a chunk.
         self.names: set[str] = set()
+        self.leases: dict[Log, LeaseStage] = {}
+        # Names of the queues among them.
+        self.leased: set[str] = set()
         self._saved: dict[Log, tuple[int, ...]] = {}
         self._creations: dict[Log, tuple[Change, Callable[[], None]]] = {}
 

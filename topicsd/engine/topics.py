@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from topicsd.engine import relocate, removal
+from topicsd.engine import connect, relocate, removal
 from topicsd.engine.log import Log
 from topicsd.engine.space import refuse_when_full
 from topicsd.engine.staging import Batch, Outcome
@@ -41,7 +41,7 @@ def _config_json(config: TopicConfig) -> str:
     return msgspec.json.encode(config).decode()
 
 
-def apply_put(engine: Engine, batch: Batch, outcome: Outcome, command: PutTopic) -> TopicPut:
+def apply_put(engine: Engine, batch: Batch, outcome: Outcome, command: PutTopic) -> TopicPut | None:
     log = engine.registry.find(command.topic)
     if log is None:
         create(engine, batch, outcome, command.topic, command.config)
@@ -59,6 +59,10 @@ def apply_put(engine: Engine, batch: Batch, outcome: Outcome, command: PutTopic)
         engine.commits.await_catalog(outcome, log.name)
         engine.commits.await_written(outcome, log)
         return TopicPut(False, config)
+    if (config.durability == "ephemeral") != log.resident and engine.parking.park(
+        outcome, command, engine.routes.of_log(log.id)
+    ):
+        return None
     _configure(engine, batch, outcome, log, config)
     return TopicPut(False, config)
 
@@ -92,7 +96,7 @@ def apply_await_synced(
 
 def apply_delete(
     engine: Engine, batch: Batch, outcome: Outcome, command: DeleteTopic
-) -> TopicDeleted:
+) -> TopicDeleted | None:
     log = engine.registry.find(command.topic)
     if log is None:
         engine.commits.await_catalog(outcome, command.topic)
@@ -101,7 +105,11 @@ def apply_delete(
         engine.retention.notice(log, engine.clock.now_ms())
         if log.live:
             raise errors.topic_not_empty(log.name, log.live)
+    if engine.parking.park(outcome, command, engine.routes.by_source.get(log.id, [])):
+        return None
+    routers_removed = connect.remove_of(engine, log)
     engine.registry.drop(log)
+    engine.queues.drop(batch, log)
     engine.total_bytes -= log.payload_bytes
 
     def settle() -> None:
@@ -113,7 +121,7 @@ def apply_delete(
         engine.registry.settle_dropped(log)
 
     engine.commits.stage_change(batch, outcome, DropLog(log.id), settle)
-    return TopicDeleted(True, [])
+    return TopicDeleted(True, routers_removed)
 
 
 def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: TopicConfig) -> Log:

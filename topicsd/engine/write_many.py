@@ -46,7 +46,7 @@ def apply_write_many(engine: Engine, batch: Batch, outcome: Outcome, command: Wr
 
 def take_back(engine: Engine, batch: Batch) -> None:
     """Undo everything that was staged, created topics included."""
-    engine.commits.undo(batch, list(batch.chunks))
+    engine.commits.undo(batch, list({**batch.chunks, **batch.leases}))
     for outcome in batch.outcomes:
         outcome.need = Need()
         outcome.appended = None

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from topicsd.model.errors import TopicsError
+from topicsd.model.jobs import QueueCommand, QueueReply
 from topicsd.model.match import Match
+from topicsd.model.router import RouterConfig
 from topicsd.model.topic import TopicConfig
 
 # Where a watch session stands: topic name to (epoch, seq).
@@ -55,6 +57,8 @@ class Append(msgspec.Struct, array_like=True, tag=True, frozen=True):
     config: TopicConfig | None = None
     idempotency_key: str | None = None
     disable_backpressure: bool = False
+    # For jobs that are not claimable at once: (place in the batch, milliseconds).
+    delays: list[tuple[int, int]] = []
 
 
 class WriteMany(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -132,6 +136,43 @@ class AwaitSynced(msgspec.Struct, array_like=True, tag=True, frozen=True):
     topic: str
 
 
+class PutRouter(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Create a router or replace its configuration (API 6.1)."""
+
+    router: str
+    config: RouterConfig
+    create_dest: bool
+
+
+class DeleteRouter(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Stop forwarding and forget the router (API 6.4)."""
+
+    router: str
+
+
+class GetRouter(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """One router, once it has forwarded what its source holds now (API 6.2)."""
+
+    router: str
+
+
+class ListRouters(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Routers by name, after `after` (API 6.3); an empty `allow` allows every name."""
+
+    prefix: str
+    source: str | None
+    dest: str | None
+    after: str
+    limit: int
+    allow: tuple[str, ...]
+
+
+class CatchUp(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Answered when a destination has what its source holds now, or will not soon."""
+
+    topic: str
+
+
 Command = (
     PutTopic
     | DeleteTopic
@@ -147,6 +188,12 @@ Command = (
     | Join
     | Leave
     | AwaitSynced
+    | QueueCommand
+    | PutRouter
+    | DeleteRouter
+    | GetRouter
+    | ListRouters
+    | CatchUp
 )
 
 
@@ -232,6 +279,29 @@ class Synced(msgspec.Struct, array_like=True, tag=True, frozen=True):
     head_seq: int
 
 
+class RouterPut(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    created: bool
+
+
+class RouterDeleted(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    deleted: bool
+
+
+class RouterFound(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    router: str
+    config: RouterConfig
+    forwarded_total: int
+
+
+class RoutersListed(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    routers: list[RouterFound]
+
+
+class CaughtUp(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    # False when the destination refuses, or it took too long.
+    done: bool
+
+
 class Failed(msgspec.Struct, array_like=True, tag=True, frozen=True):
     code: str
     message: str
@@ -260,5 +330,11 @@ Reply = (
     | CursorsSaved
     | Joined
     | Synced
+    | QueueReply
+    | RouterPut
+    | RouterDeleted
+    | RouterFound
+    | RoutersListed
+    | CaughtUp
     | Failed
 )

@@ -103,6 +103,16 @@ def topic_not_found(topic: str) -> TopicsError:
     return TopicsError("topic_not_found", f'topic "{topic}" does not exist', {"topic": topic})
 
 
+def router_not_found(router: str) -> TopicsError:
+    return TopicsError("router_not_found", f'router "{router}" does not exist', {"router": router})
+
+
+def router_cycle(cycle: list[str]) -> TopicsError:
+    return TopicsError(
+        "router_cycle", f"the routers would form a cycle: {' -> '.join(cycle)}", {"cycle": cycle}
+    )
+
+
 def method_not_allowed(method: str, allowed: list[str]) -> TopicsError:
     return TopicsError(
         "method_not_allowed",
@@ -124,6 +134,18 @@ def topic_not_empty(topic: str, count: int) -> TopicsError:
         "topic_not_empty",
         f'topic "{topic}" still holds {count} records',
         {"topic": topic, "count": count},
+    )
+
+
+def not_a_queue(topic: str) -> TopicsError:
+    return TopicsError("not_a_queue", f'topic "{topic}" is not a queue', {"topic": topic})
+
+
+def too_many_jobs(count: int, limit: int) -> TopicsError:
+    return TopicsError(
+        "batch_too_large",
+        f"at most {limit} jobs can be named at once, not {count}",
+        {"count": count, "max": limit},
     )
 
 

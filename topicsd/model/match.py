@@ -26,25 +26,29 @@ class Match(NamedTuple):
             return False
         return tag.startswith(self.text) if self.is_prefix else tag == self.text
 
+    def to_tuple(self) -> list[str]:
+        """The predicate as a client writes it, in full."""
+        return ["tag", "Glob", f"{self.text}*"] if self.is_prefix else ["tag", "Eq", self.text]
 
-def parse_match(raw: Any) -> Match:
-    """Read a predicate from decoded JSON, or raise `invalid_request`."""
+
+def parse_match(raw: Any, name: str = "match") -> Match:
+    """Read a predicate from decoded JSON, or raise `invalid_request` about the field `name`."""
     if isinstance(raw, str):
         return Match(raw, is_prefix=False)
     if not isinstance(raw, list) or len(raw) != 3 or not all(isinstance(part, str) for part in raw):
-        raise _bad('match must be a string or ["tag", "Eq" | "Glob", text]')
+        raise _bad(name, f'{name} must be a string or ["tag", "Eq" | "Glob", text]')
     field, operator, text = raw
     if field != "tag":
-        raise _bad('match can only look at "tag"')
+        raise _bad(name, f'{name} can only look at "tag"')
     if operator == "Eq":
         return Match(text, is_prefix=False)
     if operator != "Glob":
-        raise _bad("the operator of match must be Eq or Glob")
+        raise _bad(name, f"the operator of {name} must be Eq or Glob")
     prefix = text[:-1]
     if not text.endswith("*") or "*" in prefix:
-        raise _bad("a Glob is a literal prefix followed by a single *")
+        raise _bad(name, "a Glob is a literal prefix followed by a single *")
     return Match(prefix, is_prefix=True)
 
 
-def _bad(message: str) -> errors.TopicsError:
-    return errors.invalid_request(message, field="match")
+def _bad(name: str, message: str) -> errors.TopicsError:
+    return errors.invalid_request(message, field=name)

@@ -12,6 +12,7 @@ from topicsd.model import errors
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}\Z")
 
 
+_ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}\Z|\Z")
 
 
@@ -24,6 +25,21 @@ def check_prefix(prefix: str) -> str:
 
 def is_topic_name(name: str) -> bool:
     return _TOPIC.match(name) is not None
+
+
+def is_router_name(name: str) -> bool:
+    return _ROUTER.match(name) is not None
+
+
+def check_router_name(name: str) -> str:
+    """Return `name`, or raise `invalid_request`."""
+    if not is_router_name(name):
+        raise errors.invalid_request(
+            "a router name has 1 to 255 characters of A-Z a-z 0-9 . _ : - > "
+            "and starts with a letter or digit",
+            router=name[:300],
+        )
+    return name
 
 
 def check_topic_name(name: str) -> str:

@@ -58,7 +58,7 @@ HAS_KEY = 1
 HAS_NODE = 2
 HAS_META = 4
 
-_META_LABEL = b',"meta":'
+META_LABEL = b',"meta":'
 END = b"},"
 # What surrounds the data of a record that has nothing else.
 REST_BYTES = len(b'"data":},')
@@ -125,7 +125,7 @@ def pack_record(
         flags |= HAS_KEY
     tail = END
     if meta is not None:
-        tail = _META_LABEL + meta + END
+        tail = META_LABEL + meta + END
         flags |= HAS_META
     rest = head + data + tail
     row = _pack_row(
@@ -153,5 +153,9 @@ def pack_plain(rests: list[bytes], sizes: list[int], *, percents: bool) -> tuple
     rows["sum"] = np.array(list(map(_hash, rests)), dtype=np.uint64) & 0xFFFFFFFF
     rows["head_len"] = len(b'"data":')
     rows["tail_len"] = len(END)
-    forms = b"".join(map(_form, rests)) if percents else _FORM_HEAD.join([b"", *rests])
-    return forms, rows.tobytes()
+    return build_forms(rests, percents=percents), rows.tobytes()
+
+
+def build_forms(rests: list[bytes], *, percents: bool) -> bytes:
+    """The forms of records from their rests; `percents` as in `pack_plain`."""
+    return b"".join(map(_form, rests)) if percents else _FORM_HEAD.join([b"", *rests])

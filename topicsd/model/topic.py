@@ -22,6 +22,7 @@ U64_MAX = 2**64 - 1
 PRIORITY_MAX = 1000
 LEASE_MS_MIN, LEASE_MS_MAX = 100, 86_400_000
 CLAIM_JITTER_MS_MAX = 5000
+DELAY_MS_MAX = 86_400_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ the way are withheld and reported like any other involuntary loss.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from topicsd.model.match import Match
@@ -34,6 +36,13 @@ class DiffQuery(msgspec.Struct, frozen=True):
     include_data: bool = True
     # Nothing above this seq is delivered.
     until_seq: int | None = None
+
+
+class Losses(NamedTuple):
+    """Seqs lost in the middle, in order, and those of them that stand for a source's loss."""
+
+    gaps: list[tuple[int, int]] = []
+    trims: frozenset[int] = frozenset()
 
 
 class DiffPage(msgspec.Struct, frozen=True):
@@ -66,15 +75,16 @@ def build_want(query: DiffQuery, *, dedupe_node: bool) -> Want:
 
 
 def read_page(
-    snapshot: Snapshot, floors: Floors, query: DiffQuery, gaps: list[tuple[int, int]], want: Want
+    snapshot: Snapshot, floors: Floors, query: DiffQuery, losses: Losses, want: Want
 ) -> DiffPage:
     """One page for a cursor."""
-    plan = _plan(query, floors, gaps)
+    plan = _plan(query, floors, losses)
     collector = _Collector(snapshot, want)
     corrupt = collector.collect(plan)
     if corrupt and collector.count == 0 and plan.tombstone is None:
         # The cursor stands at corrupt records: report them and read on behind them.
-        plan = _plan(query, floors, sorted([*gaps, corrupt]))
+        losses = losses._replace(gaps=sorted([*losses.gaps, corrupt]))
+        plan = _plan(query, floors, losses)
         collector = _Collector(snapshot, want)
         collector.collect(plan)
     return DiffPage(
@@ -88,8 +98,8 @@ def read_page(
     )
 
 
-def _plan(query: DiffQuery, floors: Floors, gaps: list[tuple[int, int]]) -> ReadPlan:
-    plan = plan_read(query.from_seq, floors, gaps)
+def _plan(query: DiffQuery, floors: Floors, losses: Losses) -> ReadPlan:
+    plan = plan_read(query.from_seq, floors, losses.gaps, losses.trims)
     if query.until_seq is None or query.until_seq >= plan.stop:
         return plan
     return plan._replace(stop=max(query.until_seq, plan.start - 1))

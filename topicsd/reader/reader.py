@@ -7,10 +7,12 @@ map is dropped when the session changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from topicsd.model import errors
 from topicsd.model.clock import Clock
 from topicsd.model.settings import Settings
-from topicsd.reader.diff import DiffPage, DiffQuery, build_want, read_page
+from topicsd.reader.diff import DiffPage, DiffQuery, Losses, build_want, read_page
 from topicsd.reader.topics import Topics, TopicState, TopicSummary, TopicView
 from topicsd.rules import priority
 from topicsd.rules.floors import Floors
@@ -18,6 +20,7 @@ from topicsd.storage import paths
 from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, Board, BoardMissing, BoardRow
 from topicsd.storage.catalog import CatalogReader
 from topicsd.storage.fs import Files
+from topicsd.storage.pick import Picked, pick
 from topicsd.storage.shelf import Shelf
 from topicsd.storage.view import Snapshot, Stale
 
@@ -91,13 +94,40 @@ class Reader:
             snapshot = Snapshot(self._shelf, row, self._session)
             try:
                 floors = self._floors(snapshot)
-                gaps = self._topics.gaps(row.log_id) if row.flags & FLAG_GAPS else []
+                losses = self._topics.losses(row) if row.flags & FLAG_GAPS else Losses()
                 want = wanted._replace(holes=bool(row.flags & FLAG_HOLES))
-                page = read_page(snapshot, floors, query, gaps, want)
+                page = read_page(snapshot, floors, query, losses, want)
             except Stale:
                 continue
             if self._still_there(topic.row, row):
                 return page
+        raise errors.not_ready(1.0)
+
+    def pick(self, topic: TopicView, seqs: list[int]) -> list[Picked]:
+        """Single records by ascending seqs, whatever their age, without those that are gone."""
+        return self._pick(topic, lambda snapshot: seqs)
+
+    def pick_after(self, topic: TopicView, seq: int, limit: int) -> list[Picked]:
+        """The next `limit` records after a seq that have not expired."""
+
+        def choose(snapshot: Snapshot) -> list[int]:
+            floor = self._floors(snapshot).earliest_seq
+            return snapshot.list_live(max(seq + 1, floor), limit)
+
+        return self._pick(topic, choose)
+
+    def _pick(self, topic: TopicView, choose: Callable[[Snapshot], list[int]]) -> list[Picked]:
+        for _ in range(RETRIES_MAX):
+            row = self._current(topic)
+            if row is None:
+                return []
+            snapshot = Snapshot(self._shelf, row, self._session)
+            try:
+                found = list(pick(snapshot, choose(snapshot)))
+            except Stale:
+                continue
+            if self._still_there(topic.row, row):
+                return found
         raise errors.not_ready(1.0)
 
     def list_topics(

@@ -12,7 +12,9 @@ from collections import OrderedDict
 import msgspec
 
 from topicsd.model.topic import TopicConfig
-from topicsd.storage.board import Board, BoardRow
+from topicsd.reader.diff import Losses
+from topicsd.rules.floors import SOURCE_TRIM
+from topicsd.storage.board import FLAG_DERIVED, Board, BoardRow
 from topicsd.storage.catalog import CatalogMissing, CatalogReader, LogRecord
 
 _decode_config = msgspec.json.Decoder(TopicConfig).decode
@@ -27,6 +29,8 @@ class TopicView(msgspec.Struct, frozen=True):
     generation: int
     config: TopicConfig
     epoch: int
+    # Whether a router copies into it; that changes the generation.
+    derived: bool = False
 
 
 class TopicState(msgspec.Struct, frozen=True):
@@ -87,7 +91,7 @@ class Topics:
             for record in found:
                 row = board.read(record.row)
                 if row.log_id == record.id:
-                    page.append((_view(record, row.generation), row))
+                    page.append((_view(record, row), row))
             if len(found) < wanted:
                 break
             after = found[-1].name
@@ -124,8 +128,15 @@ class Topics:
         except CatalogMissing:
             return []
 
-    def gaps(self, log_id: int) -> list[tuple[int, int]]:
-        return [(gap.from_seq, gap.to_seq) for gap in self._catalog.gaps(log_id)]
+    def losses(self, row: BoardRow) -> Losses:
+        """What a log lost in the middle; its row may be ahead of the catalog by one trim."""
+        found = self._catalog.gaps(row.log_id)
+        gaps = [(gap.from_seq, gap.to_seq) for gap in found]
+        trims = {gap.from_seq for gap in found if gap.reason == SOURCE_TRIM}
+        if row.trim_seq and row.trim_seq not in trims:
+            gaps = sorted([*gaps, (row.trim_seq, row.trim_seq)])
+            trims.add(row.trim_seq)
+        return Losses(gaps, frozenset(trims))
 
     def _load(self, name: str, board: Board) -> TopicView | None:
         try:
@@ -133,13 +144,13 @@ class Topics:
             record = self._catalog.find_log(name)
             if record is None:
                 return None
-            generation = board.read(record.row).generation
+            row = board.read(record.row)
             record = self._catalog.find_log(name)
         except CatalogMissing:
             return None
         if record is None:
             return None
-        view = _view(record, generation)
+        view = _view(record, row)
         if not is_current(view, board.read(view.row)):
             return None
         self._views[name] = view
@@ -152,6 +163,13 @@ def is_current(view: TopicView, row: BoardRow) -> bool:
     return row.log_id == view.log_id and row.generation == view.generation
 
 
-def _view(record: LogRecord, generation: int) -> TopicView:
-    config = _decode_config(record.config_json)
-    return TopicView(record.name, record.id, record.row, generation, config, record.epoch)
+def _view(record: LogRecord, row: BoardRow) -> TopicView:
+    return TopicView(
+        record.name,
+        record.id,
+        record.row,
+        row.generation,
+        _decode_config(record.config_json),
+        record.epoch,
+        bool(row.flags & FLAG_DERIVED),
+    )

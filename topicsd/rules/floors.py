@@ -11,14 +11,19 @@ file took. They are reported the same way, with the reason "lost", when a cursor
 at one; a read that starts before a gap ends at it. A delete of the records around a gap
 moves `earliest_seq` past it and stays silent, but does not silence the gap: a cursor below
 still hears of it, of exactly the lost seqs above the cursor, one gap a response.
+
+A router's destination has gaps of another kind: one seq each, which stands for whatever the
+source lost before it could be copied (API 3, reason "source_trim").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 SEQ_BASE = 1
+LOST = "lost"
+SOURCE_TRIM = "source_trim"
 
 
 class Floors(NamedTuple):
@@ -50,14 +55,23 @@ class ReadPlan(NamedTuple):
     tombstone: Tombstone | None
 
 
-def plan_read(from_seq: int, floors: Floors, gaps: Sequence[tuple[int, int]]) -> ReadPlan:
-    """Decide what a cursor reads next. `gaps` are lost ranges in ascending order."""
+def plan_read(
+    from_seq: int,
+    floors: Floors,
+    gaps: Sequence[tuple[int, int]],
+    trims: Collection[int] = (),
+) -> ReadPlan:
+    """Decide what a cursor reads next.
+
+    `gaps` are lost ranges in ascending order; those that begin at one of `trims` stand for
+    what a router's source lost.
+    """
     tombstone = _below_floor(from_seq, floors)
     if tombstone is None:
         start = from_seq + 1
     else:
         # It tells of everything below the first record, gaps included.
-        tombstone = _with_gaps_below(tombstone, floors, gaps)
+        tombstone = _with_gaps_below(tombstone, floors, gaps, trims)
         start = floors.earliest_seq
     for gap_from, gap_to in gaps:
         if gap_to < start:
@@ -70,7 +84,8 @@ def plan_read(from_seq: int, floors: Floors, gaps: Sequence[tuple[int, int]]) ->
         if tombstone is not None and lost_from > tombstone.gap_to + 1:
             # Only deleted records lie between two gaps: the next read tells of the second.
             return ReadPlan(lost_from, lost_from - 1, tombstone)
-        lost = _tombstone(lost_from, gap_to, "lost", floors)
+        reason = SOURCE_TRIM if gap_from in trims else LOST
+        lost = _tombstone(lost_from, gap_to, reason, floors)
         tombstone = lost if tombstone is None else _join(tombstone, lost)
         start = gap_to + 1
     return ReadPlan(max(start, floors.earliest_seq), floors.head_seq, tombstone)
@@ -80,7 +95,7 @@ def _below_floor(from_seq: int, floors: Floors) -> Tombstone | None:
     if from_seq > floors.head_seq:
         return _tombstone(SEQ_BASE, floors.head_seq, "recreated", floors)
     wanted = from_seq + 1
-    causes = (("cap", floors.cap_floor), ("ttl", floors.ttl_floor), ("lost", floors.lost_floor))
+    causes = (("cap", floors.cap_floor), ("ttl", floors.ttl_floor), (LOST, floors.lost_floor))
     reasons = [reason for reason, floor in causes if wanted < floor]
     if not reasons:
         return None
@@ -89,16 +104,20 @@ def _below_floor(from_seq: int, floors: Floors) -> Tombstone | None:
 
 
 def _with_gaps_below(
-    tombstone: Tombstone, floors: Floors, gaps: Sequence[tuple[int, int]]
+    tombstone: Tombstone,
+    floors: Floors,
+    gaps: Sequence[tuple[int, int]],
+    trims: Collection[int],
 ) -> Tombstone:
     """Say "mixed" when a gap in the range was lost to neither cap nor expiry."""
+    if tombstone.reason == "recreated":
+        return tombstone
     evict_floor = max(floors.cap_floor, floors.ttl_floor, floors.lost_floor)
-    if tombstone.reason != "recreated" and any(
-        gap_to >= max(evict_floor, tombstone.gap_from) and gap_from < floors.earliest_seq
-        for gap_from, gap_to in gaps
-    ):
-        return tombstone._replace(reason=_joined_reason(tombstone.reason, "lost"))
-    return tombstone
+    reason = tombstone.reason
+    for gap_from, gap_to in gaps:
+        if gap_to >= max(evict_floor, tombstone.gap_from) and gap_from < floors.earliest_seq:
+            reason = _joined_reason(reason, SOURCE_TRIM if gap_from in trims else LOST)
+    return tombstone._replace(reason=reason)
 
 
 def _tombstone(gap_from: int, gap_to: int, reason: str, floors: Floors) -> Tombstone:

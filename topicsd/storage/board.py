@@ -33,7 +33,7 @@ from topicsd.storage.figures import Figures
 from topicsd.storage.fs import Files
 
 MAGIC: Final = 0x31302D4452414F42
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 HEADER_BYTES: Final = 4096
 ROW_BYTES: Final = 256
 ROWS_MIN: Final = 4096
@@ -82,6 +82,8 @@ class BoardRow(NamedTuple):
     epoch: int = 0
     # A head shown before a recovery that has not accounted for it yet.
     shown_seq: int = 0
+    # The last seq that stands for records a router's source lost; the catalog has the others.
+    trim_seq: int = 0
 
 
 # Among the rows that moved: a topic was created.
@@ -95,6 +97,8 @@ FLAG_QUEUE: Final = 8
 # Two bits of the flags: the place of the durability class in `CLASSES`.
 CLASSES: Final = ("ephemeral", "memory", "disk", "fsync")
 CLASS_SHIFT: Final = 4
+# A router copies into this log: whoever reads it lets the copies catch up first.
+FLAG_DERIVED: Final = 256
 
 _ROW = struct.Struct("<" + "Q" * len(BoardRow._fields))
 _FIELDS = 8

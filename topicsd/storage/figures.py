@@ -38,6 +38,8 @@ class Figures(NamedTuple):
     checkpoints: int = 0
     checkpoint_running: int = 0
     watch_sessions: int = 0
+    leases_in_flight: int = 0
+    routers: int = 0
     # Syncs by the bucket their duration falls into, not cumulated.
     fsync_buckets: tuple[int, ...] = (0,) * _BUCKETS
 

@@ -11,7 +11,7 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
     24  body      entries, one after the other
 
     entry
-    0   kind      u8    APPEND, KEYS, DELETE, CREATE
+    0   kind      u8    APPEND, KEYS, DELETE, CREATE, LEASES, ROUTE
     4   length    u32   bytes of payload
     8   log_id    u64
     16  payload
@@ -37,6 +37,14 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
 
     CREATE payload: msgpack array (row, name, epoch, configuration as JSON, created_ts)
 
+    LEASES payload: msgpack array of lease events, see `model.lease`
+
+    ROUTE payload: msgpack array (source log id, cursor, next_seq, last_ts, trimmed,
+                   [(router id, forwarded_total), ...]); the entry's log is the destination.
+                   Copies are in no frame, so this says how far they had come: with the
+                   cursor there, the destination's next seq and last time were these. Seq
+                   `trimmed`, unless 0, stands for what the source lost before it was copied.
+
 Reading asks three questions in order: magic, length, checksum. What a failure means (a
 torn tail or a corrupt middle) is decided by `storage.replay`, not here.
 """
@@ -52,6 +60,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from topicsd.model.lease import Event, decode_events, encode_events
 from topicsd.model.record import ROW_BYTES
 
 MAGIC: Final = 0x31465754
@@ -66,9 +75,14 @@ APPEND: Final = 1
 KEYS: Final = 2
 DELETE: Final = 3
 CREATE: Final = 4
+LEASES: Final = 5
+ROUTE: Final = 6
 
 _encode = msgspec.msgpack.encode
 _decode_keys = msgspec.msgpack.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_route = msgspec.msgpack.Decoder(
+    tuple[int, int, int, int, int, list[tuple[int, int]]]
+).decode
 _decode_creation = msgspec.msgpack.Decoder(tuple[int, str, int, str, int]).decode
 
 
@@ -107,7 +121,26 @@ class CreateEntry(NamedTuple):
     created_ts: int
 
 
-Entry = AppendEntry | KeysEntry | DeleteEntry | CreateEntry
+class LeasesEntry(NamedTuple):
+    """What happened to the jobs of a queue, in order."""
+
+    log_id: int
+    events: list[Event]
+
+
+class RouteEntry(NamedTuple):
+    """How far the copies of a source had come in a destination, which is `log_id`."""
+
+    log_id: int
+    source_id: int
+    cursor: int
+    next_seq: int
+    last_ts: int
+    trimmed: int
+    totals: list[tuple[int, int]]
+
+
+Entry = AppendEntry | KeysEntry | DeleteEntry | CreateEntry | LeasesEntry | RouteEntry
 
 
 class Frame(NamedTuple):
@@ -162,6 +195,16 @@ def create_parts(entry: CreateEntry) -> list[bytes]:
     return [ENTRY.pack(CREATE, len(payload), entry.log_id), payload]
 
 
+def leases_parts(log_id: int, events: list[Event]) -> list[bytes]:
+    payload = encode_events(events)
+    return [ENTRY.pack(LEASES, len(payload), log_id), payload]
+
+
+def route_parts(entry: RouteEntry) -> list[bytes]:
+    payload = _encode(entry[1:])
+    return [ENTRY.pack(ROUTE, len(payload), entry.log_id), payload]
+
+
 def read(data: memoryview, position: int) -> Frame:
     """Read the frame at `position`, or raise BadFrame."""
     if len(data) - position < HEADER.size:
@@ -188,6 +231,17 @@ def entries(body: memoryview) -> Iterator[Entry]:
         position += length
 
 
+def deletes(body: memoryview) -> Iterator[DeleteEntry]:
+    """Only the DELETE entries of an intact frame; the others are not looked into."""
+    position = 0
+    while position < len(body):
+        kind, length, log_id = ENTRY.unpack_from(body, position)
+        position += ENTRY.size
+        if kind == DELETE:
+            yield _read_delete(log_id, body[position : position + length])
+        position += length
+
+
 def _read_append(log_id: int, payload: memoryview) -> AppendEntry:
     first_seq, ceiling, size, count, dat_len = APPEND_HEAD.unpack_from(payload)
     split = APPEND_HEAD.size + count * ROW_BYTES
@@ -210,9 +264,19 @@ def _read_create(log_id: int, payload: memoryview) -> CreateEntry:
     return CreateEntry(log_id, *_decode_creation(payload))
 
 
+def _read_leases(log_id: int, payload: memoryview) -> LeasesEntry:
+    return LeasesEntry(log_id, decode_events(payload))
+
+
+def _read_route(log_id: int, payload: memoryview) -> RouteEntry:
+    return RouteEntry(log_id, *_decode_route(payload))
+
+
 _READERS: dict[int, Callable[[int, memoryview], Entry]] = {
     APPEND: _read_append,
     KEYS: _read_keys,
     DELETE: _read_delete,
     CREATE: _read_create,
+    LEASES: _read_leases,
+    ROUTE: _read_route,
 }

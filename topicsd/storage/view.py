@@ -116,6 +116,23 @@ class Snapshot:
                 return region.base_seq + low + int(live[0])
         return self.row.head_seq + 1
 
+    def list_live(self, first_seq: int, limit: int, stop_seq: int | None = None) -> list[int]:
+        """The first `limit` records at or above `first_seq` that are not deleted.
+
+        Looks no further than it must: the cost is that of what it finds.
+        """
+        found: list[int] = []
+        if limit <= 0:
+            return found
+        stop = self.row.head_seq + 1 if stop_seq is None else stop_seq
+        first_seq, window = max(first_seq, self.row.earliest_seq), min(2 * limit, WINDOW_ROWS)
+        for region, low, high in self._windows(first_seq, stop, window):
+            live = np.flatnonzero(region.rows["deleted"][low:high] != DELETED)
+            found += (live[: limit - len(found)] + (region.base_seq + low)).tolist()
+            if len(found) >= limit:
+                break
+        return found
+
     def live_between(
         self, first_seq: int, stop_seq: int, *, recount: bool = False
     ) -> tuple[int, int]:
@@ -196,8 +213,10 @@ class Snapshot:
     def _has_holes(self) -> bool:
         return bool(self.row.flags & FLAG_HOLES)
 
-    def _windows(self, first_seq: int, stop_seq: int) -> Iterator[tuple[Region, int, int]]:
-        """The rows that hold a range of seqs, a bounded number at a time."""
+    def _windows(
+        self, first_seq: int, stop_seq: int, first_rows: int = WINDOW_ROWS
+    ) -> Iterator[tuple[Region, int, int]]:
+        """The rows that hold a range of seqs, a bounded number at a time, few at first."""
         bases = self.bases()
         for index in range(self.find(first_seq), len(bases)):
             if bases[index] >= stop_seq:
@@ -205,7 +224,7 @@ class Snapshot:
             region, rows = self.region(index)
             low = min(max(first_seq - region.base_seq, 0), rows)
             high = min(max(stop_seq - region.base_seq, 0), rows)
-            window = WINDOW_ROWS
+            window = first_rows
             while low < high:
                 yield region, low, min(low + window, high)
                 low, window = low + window, min(4 * window, WINDOW_ROWS_MAX)

@@ -39,6 +39,12 @@ class FakeEngine:
         self.workers: list[int] = []
         # Replies that the next tick hands out.
         self.late: list[tuple[Any, Reply]] = []
+        # When it asks to be ticked.
+        self.wanted_us: int | None = None
+        # Steps of forwarding that are left, how long each takes, and who waits for them.
+        self.steps_due = 0
+        self.step_s = 0.0
+        self.awaited = False
         self.closed = False
         self._notify = notify
         self._moved: list[int] = []
@@ -70,6 +76,18 @@ class FakeEngine:
         self.ticks += 1
         late, self.late = self.late, []
         return late
+
+    def wants_tick_us(self) -> int | None:
+        return self.wanted_us
+
+    @property
+    def forwarding(self) -> bool:
+        return self.steps_due > 0
+
+    def forward(self) -> list[tuple[Any, Reply]]:
+        self.steps_due -= 1
+        threading.Event().wait(self.step_s)
+        return []
 
     def close(self) -> None:
         self.closed = True

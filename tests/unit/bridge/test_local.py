@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.bridge.fakes import FakeEngine, append, run, until
 from topicsd.bridge.doorbell import Doorbell
+from topicsd.bridge.driver import TICK_S
 from topicsd.bridge.local import LocalPort
 from topicsd.model.commands import Appended, DeleteTopic
 from topicsd.model.errors import TopicsError
@@ -82,6 +83,20 @@ def test_the_process_joins_its_own_engine() -> None:
         rig = Rig()
         await rig.port.submit(append("a"))
         return rig.engine.workers == [rig.port.worker] and rig.port.worker > 0
+
+    assert run(main())
+
+
+def test_a_tick_comes_early_when_the_engine_asks() -> None:
+    """Many ticks in the time of one, and one at its usual time when nobody asks."""
+
+    async def main() -> bool:
+        rig = Rig()
+        rig.engine.wanted_us = 2000
+        await rig.port.submit(append("a"))
+        begun = asyncio.get_running_loop().time()
+        await until(lambda: rig.engine.ticks >= 5)
+        return asyncio.get_running_loop().time() - begun < 4 * TICK_S
 
     assert run(main())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 
 from topicsd.model.record import ROW_BYTES
@@ -72,3 +73,14 @@ def test_the_three_questions_are_asked_in_order() -> None:
 def test_the_checksum_belongs_to_its_lsn() -> None:
     """A frame under another number does not verify."""
     assert frame.checksum(b"body", 1) != frame.checksum(b"body", 2)
+
+
+def test_a_route_entry_reads_back_and_deletes_are_found_alone() -> None:
+    """Marks survive with every field; a look for deletes passes over them."""
+    mark = frame.RouteEntry(7, 3, 2**63, 12, 1_700_000_000_000, 11, [(1, 5), (2, 6)])
+    gone = np.array([4, 6])
+    parts = [*frame.route_parts(mark), *_body(), *frame.delete_parts(3, 2, (1, 1, 1), gone)]
+    found = frame.read(memoryview(frame.build(9, parts)), 0)
+    assert next(frame.entries(found.body)) == mark
+    (delete,) = frame.deletes(found.body)
+    assert delete.log_id == 3 and delete.seqs.tolist() == [4, 6]

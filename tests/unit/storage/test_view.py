@@ -9,6 +9,7 @@ import pytest
 from tests.unit.storage.stored import TS, Log
 from topicsd.storage import place
 from topicsd.storage.fs import Files
+from topicsd.storage.pick import pick
 from topicsd.storage.shelf import Shelf
 from topicsd.storage.view import Eviction, Snapshot, Stale, payload_sizes
 
@@ -52,6 +53,33 @@ def test_a_segment_just_begun_needs_no_files(log: Log) -> None:
     snapshot = _snapshot(log, shelf_generation=99)
     assert snapshot.bases()[-1] == 901
     assert snapshot.first_visible(895) == 895 and snapshot.first_visible(901) == 901
+
+
+@pytest.mark.parametrize(
+    ("first", "limit", "stop", "expected"),
+    [
+        (1, 3, None, [1, 2, 3]),
+        (299, 4, None, [299, 300, 301, 302]),
+        (899, 9, None, [899, 900]),
+        (901, 9, None, []),
+        (1, 0, None, []),
+        (1, 9, 4, [1, 2, 3]),
+    ],
+)
+def test_live_records_are_listed(
+    log: Log, first: int, limit: int, stop: int | None, expected: list[int]
+) -> None:
+    """Over the ends of segments, no more than wanted, and none at or above the stop."""
+    assert _snapshot(log).list_live(first, limit, stop) == expected
+
+
+def test_single_records_are_picked(log: Log) -> None:
+    """Whole and in order, from any segment; seqs that were never written are left out."""
+    found = list(pick(_snapshot(log), [5, 300, 301, 900, 901]))
+    assert [(each.seq, each.data, each.meta, each.tag, each.node) for each in found] == [
+        (seq, b"%d" % seq, None, None, None) for seq in (5, 300, 301, 900)
+    ]
+    assert all(each.record.startswith(b'{"$seq":%d,' % each.seq) for each in found)
 
 
 def test_a_missing_file_means_that_the_log_moved_on(log: Log) -> None:

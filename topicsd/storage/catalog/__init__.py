@@ -32,6 +32,7 @@ from topicsd.storage.catalog.changes import (
     SetMeta,
     UpdateConfig,
 )
+from topicsd.storage.catalog.leases import SaveLeases
 from topicsd.storage.catalog.reader import CatalogReader
 from topicsd.storage.catalog.refusals import (
     CatalogChanged,
@@ -39,6 +40,7 @@ from topicsd.storage.catalog.refusals import (
     CatalogMissing,
     CatalogTooNew,
 )
+from topicsd.storage.catalog.routers import DropRouter, RouterRecord, SaveRouter, SaveRoutes
 from topicsd.storage.catalog.rows import (
     BOOT_COLUMNS,
     WATCH_IDLE,
@@ -50,6 +52,7 @@ from topicsd.storage.catalog.rows import (
     LogRecord,
     LogState,
     QuarantinedBytes,
+    QueueRecord,
     Segment,
     WatchRecord,
 )
@@ -71,6 +74,7 @@ __all__ = [
     "Change",
     "CreateLog",
     "DropLog",
+    "DropRouter",
     "DropSegment",
     "DropWatches",
     "ForgetKeys",
@@ -83,8 +87,13 @@ __all__ = [
     "OpenWatch",
     "Quarantine",
     "QuarantinedBytes",
+    "QueueRecord",
     "RecordGap",
+    "RouterRecord",
     "SaveKeys",
+    "SaveLeases",
+    "SaveRouter",
+    "SaveRoutes",
     "SaveSegment",
     "SaveState",
     "SaveWatches",

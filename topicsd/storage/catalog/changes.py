@@ -1,7 +1,7 @@
 """The changes a commit may hold, and the table from each to the function that makes it.
 
 A new change is a dataclass, a function and a row of `APPLY`. Changes apply in the order
-given. The bulk ones, `SaveState` and `SaveKeys`, skip logs that are gone, because a
+given. The bulk ones, `SaveState`, `SaveKeys` and `SaveLeases`, skip logs that are gone, because a
 checkpoint is collected while logs are dropped; the others insist on their log.
 """
 
@@ -13,6 +13,8 @@ from typing import Any
 
 import apsw
 
+from topicsd.storage.catalog.leases import SaveLeases, save_leases
+from topicsd.storage.catalog.routers import APPLY_ROUTERS, RouterChange
 from topicsd.storage.catalog.rows import (
     STATE_COLUMNS,
     WATCH_INTERRUPTED,
@@ -166,11 +168,13 @@ Change = (
     | SaveState
     | SaveKeys
     | ForgetKeys
+    | SaveLeases
     | AddWatch
     | OpenWatch
     | SaveWatches
     | DropWatches
     | InterruptWatches
+    | RouterChange
 )
 
 _CREATE_LOG = """
@@ -351,9 +355,11 @@ APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     SaveState: _save_state,
     SaveKeys: _save_keys,
     ForgetKeys: _forget_keys,
+    SaveLeases: save_leases,
     AddWatch: _add_watch,
     OpenWatch: _open_watch,
     SaveWatches: _save_watches,
     DropWatches: _drop_watches,
     InterruptWatches: _interrupt_watches,
+    **APPLY_ROUTERS,
 }

@@ -15,6 +15,7 @@ import apsw
 from topicsd.storage.catalog.changes import EPOCH_FLOOR
 from topicsd.storage.catalog.ranges import after_prefix, plan_prefixes
 from topicsd.storage.catalog.refusals import translated
+from topicsd.storage.catalog.routers import LIST_ROUTERS, RouterRecord
 from topicsd.storage.catalog.rows import (
     BOOT_COLUMNS,
     BoardState,
@@ -23,6 +24,7 @@ from topicsd.storage.catalog.rows import (
     LogRecord,
     LogState,
     QuarantinedBytes,
+    QueueRecord,
     Segment,
     WatchRecord,
 )
@@ -57,6 +59,7 @@ SELECT previous + 1, row
 FROM (SELECT row, lag(row, 1, ?1 - 1) OVER (ORDER BY row) AS previous FROM logs WHERE row >= ?1)
 WHERE row > previous + 1
 """
+_LEASES = "SELECT seq, free_at, lease, node, deliveries FROM leases WHERE log_id = ?"
 _WATCH = """
 SELECT wid, key, spec, cursors, openings, generation, open, created_ts, last_access_ts
 FROM watch_sessions WHERE wid = ?
@@ -161,6 +164,25 @@ class Queries:
     def list_old_watches(self, before_ts: int, limit: int) -> list[str]:
         """Sessions without a stream that were last used before a time, oldest first."""
         return [row[0] for row in self._rows(_OLD_WATCHES, before_ts, limit)]
+
+    def find_queue(self, log_id: int) -> QueueRecord | None:
+        rows = self._rows(
+            "SELECT log_id, cursor, dead_lettered FROM queues WHERE log_id = ?", log_id
+        )
+        return QueueRecord._make(rows[0]) if rows else None
+
+    def list_leases(self, log_id: int) -> list[tuple[int, int, int, str, int]]:
+        """Jobs a queue knows of: (seq, free_at, lease, node, deliveries)."""
+        return self._rows(_LEASES, log_id)
+
+    def list_routers(self) -> list[RouterRecord]:
+        """Every router, the oldest first."""
+        return [RouterRecord._make(row) for row in self._rows(LIST_ROUTERS)]
+
+    def next_router_id(self) -> int:
+        """Greater than the id of any router there ever was."""
+        rows = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'routers'")
+        return int(rows[0][0]) + 1 if rows else 1
 
     def count_segments(self, state: str | None = None) -> int:
         """Segments that are sealed, or just those in one state."""

@@ -98,6 +98,14 @@ class KeyRecord(NamedTuple):
     ts: int
 
 
+class QueueRecord(NamedTuple):
+    """Where a queue goes on with new jobs, and how many it gave up."""
+
+    log_id: int
+    cursor: int
+    dead_lettered: int
+
+
 class WatchRecord(NamedTuple):
     """A watch session; the three texts are JSON that the engine writes and reads."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from topicsd.storage.catalog import (
     AddWatch,
     CatalogWriter,
     CreateLog,
+    DropLog,
     LogState,
+    QueueRecord,
+    SaveLeases,
     SaveSegment,
     SaveState,
     Segment,
@@ -104,3 +108,25 @@ def test_an_older_library_reads_a_catalog_in_use(
     command = [sys.executable, "-c", ELSEWHERE, str(path), query]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == expected
+
+
+def test_queues_are_shown_with_their_jobs(
+    writer: CatalogWriter, path: Path, new_log: Callable[..., CreateLog]
+) -> None:
+    """Leases that ran out count as ready; logs are no queues."""
+    config = '{"type":"queue","lease_ms":1000,"max_deliveries":5,"dead_letter":"d"}'
+    queue = dataclasses.replace(new_log(1, "q"), config_json=config)
+    later = 4_000_000_000_000
+    held, over, put_off = (1, 1, later, 7, "w", 1), (1, 2, 5, 8, "w", 2), (1, 3, later, 0, "", 1)
+    gone = (9, 1, later, 7, "w", 1)
+    writer.commit([queue, new_log(2, "log"), SaveState([LogState(1, count=10)])])
+    writer.commit([SaveLeases([QueueRecord(1, 4, 6)], [held, over, put_off, gone], [])])
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    columns = "name, ready, in_flight, delayed, dead_lettered, jobs, max_deliveries, dead_letter"
+    rows = connection.execute(f"select {columns} from v_queues").fetchall()
+    connection.close()
+    assert rows == [("q", 8, 1, 1, 6, 10, 5, "d")]
+    assert writer.find_queue(1) == QueueRecord(1, 4, 6)
+    assert len(writer.list_leases(1)) == 3 and writer.list_leases(9) == []
+    writer.commit([SaveLeases([], [], [(1, 1)]), DropLog(1)])
+    assert writer.list_leases(1) == [] and writer.find_queue(1) is None
