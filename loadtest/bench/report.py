@@ -14,7 +14,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<": operator.lt}
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -171,7 +171,8 @@ class TopicsServer(Child):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json", "Accept": "application/json"}
+            connection.request(method, path, text, headers)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:

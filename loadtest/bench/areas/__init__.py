@@ -10,8 +10,10 @@ from loadtest.bench.areas import (
     deletes,
     fanout,
     length,
+    queues,
     reads,
     recovery,
+    routers,
     topics,
 )
 from loadtest.bench.plan import Bench
@@ -26,4 +28,6 @@ AREAS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "topics": topics.run,
     "deletes": deletes.run,
     "fanout": fanout.run,
+    "queues": queues.run,
+    "routers": routers.run,
 }
