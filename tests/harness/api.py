@@ -71,6 +71,48 @@ class Api:
         body = fields if topics is None else {"topics": topics, **fields}
         return self.request("POST", "/v0/watch", json=body, params=query)
 
+    def queue(self, topic: str, *payloads: Any, **config: Any) -> None:
+        """Make a queue that holds these jobs."""
+        assert self.put(topic, {"type": "queue", **config}).status_code == 201
+        if payloads:
+            assert self.append(topic, *payloads).status_code == 200
+
+    def claim(self, topic: str, node: Any = "w1", **fields: Any) -> httpx.Response:
+        return self.post_jobs(topic, "claim", node=node, **fields)
+
+    def ack(self, topic: str, seqs: Any, node: Any = "w1", **fields: Any) -> httpx.Response:
+        return self.post_jobs(topic, "ack", node=node, seqs=seqs, **fields)
+
+    def nack(self, topic: str, seqs: Any, node: Any = "w1", **fields: Any) -> httpx.Response:
+        return self.post_jobs(topic, "nack", node=node, seqs=seqs, **fields)
+
+    def extend(self, topic: str, seqs: Any, node: Any = "w1", **fields: Any) -> httpx.Response:
+        return self.post_jobs(topic, "extend", node=node, seqs=seqs, **fields)
+
+    def post_jobs(self, topic: str, verb: str, **body: Any) -> httpx.Response:
+        return self.request("POST", f"/v0/topics/{topic}/{verb}", json=body)
+
+    def jobs(self, topic: str, **query: Any) -> httpx.Response:
+        return self.request("GET", f"/v0/topics/{topic}/jobs", params=query)
+
+    def counts(self, topic: str) -> tuple[int, int, int]:
+        """Ready, in flight and dead-lettered jobs of a queue."""
+        queue = self.state(topic).json()["queue"]
+        return queue["ready"], queue["in_flight"], queue["dead_lettered"]
+
+    def put_router(self, router: str, source: Any, dest: Any, **fields: Any) -> httpx.Response:
+        body = {"source": source, "dest": dest, **fields}
+        return self.request("PUT", f"/v0/routers/{router}", json=body)
+
+    def router(self, router: str) -> httpx.Response:
+        return self.request("GET", f"/v0/routers/{router}")
+
+    def routers(self, **query: Any) -> httpx.Response:
+        return self.request("GET", "/v0/routers", params=query)
+
+    def delete_router(self, router: str) -> httpx.Response:
+        return self.request("DELETE", f"/v0/routers/{router}")
+
     def metrics(self) -> dict[str, Any]:
         """The JSON metrics."""
         answer = self.request("GET", "/v0/metrics", headers={"Accept": "application/json"})

@@ -302,12 +302,21 @@ class Watching(Client):
         headers: dict[str, str] | None = None,
     ) -> EventStream:
         """The answer to a GET of a session, stream or refusal."""
-        sent = {"Accept": "text/event-stream", **self.credentials}
-        if last_event_id is not None:
-            sent["Last-Event-ID"] = last_event_id
+        sent = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         connection = connection or RawConnection(self.server.address, receive_bytes=receive_bytes)
+        return self._stream(connection, f"/v0/watch/{wid}{query}", sent | (headers or {}))
+
+    def work(self, topic: str, query: str = "node=w1", **headers: str) -> EventStream:
+        """The answer to a GET of a queue's jobs, stream or refusal."""
+        connection = RawConnection(self.server.address)
+        return self._stream(connection, f"/v0/topics/{topic}/work?{query}", headers)
+
+    def _stream(
+        self, connection: RawConnection, target: str, headers: dict[str, str]
+    ) -> EventStream:
+        sent = {"Accept": "text/event-stream", **self.credentials}
         self.stack.callback(connection.close)
-        return EventStream(connection, f"/v0/watch/{wid}{query}", sent | (headers or {}))
+        return EventStream(connection, target, sent | headers)
 
     def watch(self, topics: Any, **fields: Any) -> EventStream:
         """A new session and its stream."""

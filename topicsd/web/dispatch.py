@@ -99,7 +99,9 @@ def admit(request: Request, context: Context) -> Route | None:
         raise errors.shutting_down()
     body.check_head(request, settings.max_body_bytes)
     request.params = path.params
-    if path.name is not None:
+    if path.router is not None:
+        request.name = names.check_router_name(path.router)
+    elif path.name is not None:
         request.name = names.check_topic_name(path.name)
     return route
 
@@ -113,7 +115,8 @@ def _needs_key(path: Path | None, probe_auth: bool) -> bool:
 
 def _authorize(request: Request, path: Path, route: Route | None) -> None:
     if route is not None and route.scope not in (OPEN, KEYED):
-        auth.require_scope(request.key, route.scope)
+        for scope in route.scope.split("+"):
+            auth.require_scope(request.key, scope)
     auth.require_name(request.key, path.name)
 
 

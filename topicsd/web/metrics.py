@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from topicsd.model.errors import TopicsError
+from topicsd.model.jobs import QueueCounts, QueueState
 from topicsd.storage.board import CLASSES, Board, Totals
 from topicsd.storage.figures import Figures
 from topicsd.storage.tally import LAG_BUCKETS_MS, REQUEST_BUCKETS_US, Histogram, Tally
@@ -30,8 +31,6 @@ from topicsd.web.route import Handler, Route
 
 _JSON = "application/json"
 _TEXT = "text/plain"
-# Part of the contract; what they count belongs to doors that are not open yet.
-_NOT_BUILT = ("routers", "queue_leases_in_flight")
 _NO_TOTALS = Totals(0, 0, dict.fromkeys(CLASSES, 0), 0)
 OTHER = ("other", "other")
 
@@ -43,6 +42,7 @@ def get_metrics(list_routes: Callable[[], Sequence[Route]]) -> Handler:
         """The same numbers in the form that `Accept` asks for."""
         prefixes = request.key.prefixes if request.key is not None else ()
         snapshot = gather(context, list_routes(), prefixes)
+        await _count_jobs(context, snapshot["topic_metrics"])
         if _wants_json(request.header("accept")):
             return json_reply(200, snapshot, context.elapsed_us(request))
         # Thousands of lines, and other requests are waiting.
@@ -51,6 +51,20 @@ def get_metrics(list_routes: Callable[[], Sequence[Route]]) -> Handler:
         return Reply(200, text, (), CONTENT_TYPE)
 
     return handler
+
+
+async def _count_jobs(context: Context, rows: list[dict[str, Any]]) -> None:
+    """Ask the engine for the counters of queues; without one they stay as they are."""
+    asked = [
+        (row, context.port.submit(QueueState(row["topic"]))) for row in rows if "queue_ready" in row
+    ]
+    for row, answer in asked:
+        try:
+            counts = await answer
+        except TopicsError:
+            continue
+        assert isinstance(counts, QueueCounts)
+        row |= {"queue_ready": counts.ready, "queue_in_flight": counts.in_flight}
 
 
 def _wants_json(accept: str | None) -> bool:
@@ -72,7 +86,8 @@ def gather(
     ready = context.engine_state == "ready" and context.port.connected
     return {
         "topics": 0 if board is None else board.topics,
-        **dict.fromkeys(_NOT_BUILT, 0),
+        "queue_leases_in_flight": figures.leases_in_flight,
+        "routers": figures.routers,
         "watch_sessions": figures.watch_sessions,
         "records_live": totals.records,
         "bytes_live": totals.payload_bytes,
@@ -182,7 +197,7 @@ def _topics(context: Context, ready: bool, prefixes: tuple[str, ...]) -> dict[st
             "bytes_live": state.bytes,
         }
         if topic.config.type == "queue":
-            # Nothing can be leased yet: every record is claimable.
+            # Until the engine says what is leased.
             row |= {"queue_ready": state.count, "queue_in_flight": 0}
         rows.append(row)
     return {"topic_metrics": rows, "topic_metrics_truncated": len(states) > limit}

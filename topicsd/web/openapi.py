@@ -14,7 +14,7 @@ from typing import Any
 import topicsd
 from topicsd.model.errors import STATUS
 from topicsd.web.docs import shapes
-from topicsd.web.docs.fields import NAME
+from topicsd.web.docs.fields import NAME, ROUTER_PATTERN
 from topicsd.web.docs.operation import Operation, Parameter
 from topicsd.web.docs.schema import Components
 from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
@@ -65,6 +65,11 @@ _PHRASES = {
 }
 _PATH_PARAMETERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "topic": (NAME, "Name of the topic, compared byte for byte.", "jobs"),
+    "router": (
+        {"type": "string", "pattern": ROUTER_PATTERN},
+        "Name of the router, compared byte for byte.",
+        "orders->audit",
+    ),
     "wid": (
         {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22}$"},
         "The session, as `POST /v0/watch` named it.",

@@ -37,10 +37,14 @@ class Reply(NamedTuple):
 
 
 def json_reply(
-    status: int, content: dict[str, Any], elapsed_us: int, throttle_wait_ms: float | None = None
+    status: int,
+    content: dict[str, Any],
+    elapsed_us: int,
+    throttle_wait_ms: float | None = None,
+    **measured: float,
 ) -> Reply:
     """Answer `content` with its performance block (API 0.9)."""
-    performance = {"server_total_ms": elapsed_us / 1000}
+    performance = {"server_total_ms": elapsed_us / 1000, **measured}
     if throttle_wait_ms is not None:
         performance["throttle_wait_ms"] = throttle_wait_ms
     content["performance"] = performance

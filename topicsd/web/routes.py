@@ -17,8 +17,22 @@ from topicsd.web import metrics, probes
 from topicsd.web.docs import handlers as docs
 from topicsd.web.docs import live_operations as live
 from topicsd.web.docs import operations as described
+from topicsd.web.docs import queue_operations as queued
+from topicsd.web.docs import router_operations as routing
 from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
-from topicsd.web.v0 import delete, diff, records, topics, watch, write, ws
+from topicsd.web.v0 import (
+    delete,
+    diff,
+    jobs,
+    leases,
+    records,
+    routers,
+    topics,
+    watch,
+    work,
+    write,
+    ws,
+)
 
 _PATHS_REMEMBERED = 1024
 
@@ -96,6 +110,38 @@ ROUTES: tuple[Route, ...] = (
         described.POST_DELETE,
     ),
     Route(
+        "PUT",
+        "/v0/routers/:router",
+        "admin",
+        routers.put_router,
+        "create or configure a router",
+        routing.PUT_ROUTER,
+    ),
+    Route(
+        "GET",
+        "/v0/routers/:router",
+        "read",
+        routers.get_router,
+        "one router and what it has forwarded",
+        routing.GET_ROUTER,
+    ),
+    Route(
+        "DELETE",
+        "/v0/routers/:router",
+        "delete",
+        routers.delete_router,
+        "remove a router",
+        routing.DELETE_ROUTER,
+    ),
+    Route(
+        "GET",
+        "/v0/routers",
+        "read",
+        routers.list_routers,
+        "list routers, page by page",
+        routing.LIST_ROUTERS,
+    ),
+    Route(
         "POST",
         "/v0/watch",
         "read",
@@ -119,6 +165,63 @@ ROUTES: tuple[Route, ...] = (
         ws.get_ws,
         "subscribe and publish over a WebSocket",
         live.GET_WS,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/claim",
+        "read+write",
+        leases.post_claim,
+        "lease jobs to a worker",
+        queued.POST_CLAIM,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/ack",
+        "write",
+        leases.post_ack,
+        "complete jobs",
+        queued.POST_ACK,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/nack",
+        "write",
+        leases.post_nack,
+        "give jobs back",
+        queued.POST_NACK,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/extend",
+        "write",
+        leases.post_extend,
+        "prolong leases",
+        queued.POST_EXTEND,
+    ),
+    Route(
+        "GET",
+        "/v0/topics/:topic/work",
+        "read+write",
+        work.get_work,
+        "open a stream of jobs",
+        queued.GET_WORK,
+        token_in_query=True,
+    ),
+    Route(
+        "GET",
+        "/v0/topics/:topic/jobs",
+        "read",
+        jobs.get_jobs,
+        "list the jobs of a queue by state",
+        queued.GET_JOBS,
+    ),
+    Route(
+        "POST",
+        "/v0/topics/:topic/redrive",
+        "write",
+        jobs.post_redrive,
+        "move dead jobs back into their queue",
+        queued.POST_REDRIVE,
     ),
     Route("GET", "/v0/health", OPEN, probes.get_health, "liveness", described.HEALTH),
     Route(
@@ -174,8 +277,13 @@ class Path(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """The topic that the path names."""
-        return self.params.get("topic")
+        """The topic or router that the path names."""
+        return self.params.get("topic", self.router)
+
+    @property
+    def router(self) -> str | None:
+        """The router that the path names."""
+        return self.params.get("router")
 
     def find_route(self, method: str) -> Route | None:
         return self.methods.get("GET" if method == "HEAD" else method)

@@ -21,10 +21,11 @@ AsKey = Callable[[str], Api]
 
 GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC)]
 SCOPED = [route for route in GUARDED if route.scope != KEYED]
-NAMED = [route for route in GUARDED if ":topic" in route.path]
+NAMED = [route for route in GUARDED if ":topic" in route.path or ":router" in route.path]
 # Guarded rows without a name in the path, and how a key's prefixes bind them.
 UNNAMED = {
     "GET /v0/topics": "the listing is filtered (test_auth.py)",
+    "GET /v0/routers": "the listing is filtered (test_routers.py)",
     "GET /v0/metrics": "numbers of the instance; only the scope counts",
     "POST /v0/write": "every name in the body is checked (NAMES_IN_BODIES)",
     "POST /v0/watch": "every name and prefix in the body is checked (test_watch_auth.py)",
@@ -40,6 +41,11 @@ NAMES_IN_BODIES: dict[str, Callable[[str, str], dict[str, Any]]] = {
         "records": RECORDS,
         "config": {"dead_letter": outside},
     },
+    "PUT /v0/routers/:router source": lambda inside, outside: {
+        "source": outside,
+        "dest": inside,
+    },
+    "PUT /v0/routers/:router dest": lambda inside, outside: {"source": inside, "dest": outside},
     "POST /v0/write writes.topic": lambda inside, outside: {
         "writes": [
             {"topic": inside, "records": RECORDS},
@@ -54,6 +60,8 @@ PATHS = list(dict.fromkeys(route.path for route in ROUTES))
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
 # A key of the guarded server that lacks the scope.
 WITHOUT = {"read": "write", "write": "read", "delete": "rw", "admin": "rw"}
+# What a row's path needs to be well-formed.
+QUERIES = {"GET /v0/topics/:topic/work": {"node": "w1"}}
 
 
 def name_of(route: Route) -> str:
@@ -61,15 +69,20 @@ def name_of(route: Route) -> str:
 
 
 def path_of(path: str, topic: str) -> str:
-    return path.replace(":topic", topic).replace(":wid", "wid_BuRguGorNdVFWNQULz-rrw")
+    path = path.replace(":topic", topic).replace(":router", topic)
+    return path.replace(":wid", "wid_BuRguGorNdVFWNQULz-rrw")
 
 
 def call(api: Api, route: Route, topic: str, **headers: str) -> httpx.Response:
     """A well-formed request to a route: its documented example."""
     path = path_of(route.path, topic)
     if route.method not in ("POST", "PUT"):
-        return api.request(route.method, path, headers=headers)
+        query = QUERIES.get(name_of(route))
+        return api.request(route.method, path, headers=headers, params=query)
     example: Any = route.operation.request_example
+    if ":router" in route.path:
+        # Its ends are names, too.
+        example = {**example, "source": f"{topic}.source", "dest": f"{topic}.dest"}
     headers = {"Content-Type": "application/json", **headers}
     return api.request(route.method, path, content=json.dumps(example or {}), headers=headers)
 
@@ -87,8 +100,9 @@ def test_every_route_wants_a_key(as_key: AsKey, topic: str, route: Route) -> Non
 @pytest.mark.parametrize("route", SCOPED, ids=name_of)
 def test_every_route_wants_its_scope(as_key: AsKey, topic: str, route: Route) -> None:
     """API 0.2: a key without the route's scope is 403, and is told which."""
-    error = refused(call(as_key(WITHOUT[route.scope]), route, topic), 403, "forbidden")
-    assert error["detail"]["scope"] == route.scope
+    for scope in route.scope.split("+"):
+        error = refused(call(as_key(WITHOUT[scope]), route, topic), 403, "forbidden")
+        assert error["detail"]["scope"] == scope
 
 
 @pytest.mark.parametrize("route", NAMED, ids=name_of)

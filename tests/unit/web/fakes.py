@@ -12,6 +12,7 @@ from topicsd.bridge.wakeups import Wakeups
 from topicsd.model import commands, errors
 from topicsd.model.clock import SystemClock
 from topicsd.model.errors import TopicsError
+from topicsd.model.jobs import QueueCounts, QueueState
 from topicsd.model.keys import KeyRing
 from topicsd.model.record import ROW, ROW_BYTES, complete, prefix
 from topicsd.model.settings import Settings
@@ -116,6 +117,9 @@ class FakePort:
         view = topic.view
         topic.view = msgspec.structs.replace(view, config=command.config)
         return commands.TopicPut(created, command.config)
+
+    def _QueueState(self, command: QueueState) -> QueueCounts:  # noqa: N802
+        return QueueCounts(len(self.store.topics[command.topic].records), 0, 0, 0)
 
     def _DeleteTopic(self, command: commands.DeleteTopic) -> commands.TopicDeleted:  # noqa: N802
         topic = self.store.topics.get(command.topic)

@@ -11,6 +11,7 @@ from typing import Any
 
 from topicsd.model.topic import (
     CLAIM_JITTER_MS_MAX,
+    DELAY_MS_MAX,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     PRIORITY_MAX,
@@ -18,6 +19,7 @@ from topicsd.model.topic import (
 )
 
 TOPIC_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
+ROUTER_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"
 U64 = {"type": "integer", "minimum": 0, "maximum": U64_MAX}
 NAME = {"type": "string", "pattern": TOPIC_PATTERN}
 MATCH: dict[str, Any] = {
@@ -50,11 +52,31 @@ _PRIORITY_TEXT = (
 _LEASE_TEXT = f"Lease of a claimed job; clamped to {LEASE_MS_MIN} .. {LEASE_MS_MAX}."
 _JITTER_TEXT = f"Width of the window that gathers claims; clamped to 0 .. {CLAIM_JITTER_MS_MAX}."
 
+_QUEUE_TEXTS = {
+    "acked": "Jobs that this call completed.",
+    "claimed": "The leased jobs.",
+    "deadline": "When the lease ends unless it is extended.",
+    "deadlines": "New deadlines by seq.",
+    "delay_ms": f"Hidden for so long; clamped to 0 .. {DELAY_MS_MAX}. In a record: queues only.",
+    "deliveries": "How often the job was delivered.",
+    "due": "When the job can be claimed. Only of a delayed one.",
+    "extended": "Leases that this call prolonged.",
+    "jobs": "Jobs of the page.",
+    "lease_id": "Name of the lease, to be echoed in `lease_ids`.",
+    "lease_ids": "One lease for each seq; a seq whose lease is another by now is skipped.",
+    "max": "At most so many jobs; clamped to TOPICS_MAX_CLAIM.",
+    "nacked": "Jobs that this call gave back.",
+    "redriven": "Jobs that were moved.",
+    "skipped": "Seqs that the node does not hold.",
+    "state": "What the jobs have in common.",
+}
 TEXTS: dict[str, str] = {
+    **_QUEUE_TEXTS,
     "$node": "Origin the writer named. Absent when there is none.",
     "$seq": "Number of the record in its topic, from 1, never used twice.",
     "$tag": "Tag the writer gave. Absent unless asked for.",
     "$ts": "Commit time, milliseconds since 1970.",
+    "allow_cycle": "Let routers form a circle; a record goes around it eight times at most.",
     "auto_create": "Whether a write to this name may create the topic.",
     "auto_priority": "Derive the priority from recency when `priority` is null.",
     "before_seq": "Delete the records below this seq.",
@@ -68,13 +90,15 @@ TEXTS: dict[str, str] = {
     "config": "Configuration of the topic.",
     "count": "Number of records.",
     "create": "Override `auto_create` for this write: false refuses to create.",
-    "created": "This call made the topic.",
+    "create_dest": "Create a missing destination; false refuses instead.",
+    "created": "This call made the topic or router.",
     "data": "The payload: any JSON, kept byte for byte.",
     "dead_letter": "Topic that takes jobs delivered too often. Must be another topic.",
     "dead_lettered": "Jobs moved to the dead-letter topic.",
     "dedupe_node": "Whether readers may filter records by their node.",
     "deduped": "The idempotency key was known: nothing was appended, the seqs are the first ones.",
-    "deleted": "What was deleted: whether there was a topic, or how many records.",
+    "deleted": "What was deleted: whether there was a topic or router, or how many records.",
+    "dest": "Topic that gets the copies. Has one source.",
     "detail": "Structured context of the refusal; differs by code.",
     "disable_backpressure": "Queue this write under pressure instead of refusing it.",
     "discard": "What a full topic does: drop its oldest records, or refuse the write.",
@@ -83,10 +107,14 @@ TEXTS: dict[str, str] = {
     "earliest_seq": "First live record; `head_seq + 1` when the topic is empty.",
     "effective_priority": "The priority in use now.",
     "error": "What was refused, and why.",
+    "filter": "Which tags are forwarded; null forwards everything.",
+    "forwarded_total": "Copies that the router ever made.",
     "from_seq": "Return records after this seq; 0 starts at the earliest.",
     "fsync_ms": "Time until the records were on the disk; 0 when the class does not wait.",
     "gap_from": "First seq missed.",
     "gap_to": "Last seq missed.",
+    "guarantee": "`exactly_once` marks copies with a key in `meta._topics_router` and leaves "
+    "out a copy whose key the destination still has.",
     "head_seq": "Highest seq assigned; 0 for a topic never written.",
     "idempotency_key": "A repeat within the window appends nothing. Wins over the header.",
     "idempotency_window_ms": "How long idempotency keys are remembered; 0 = never.",
@@ -112,17 +140,22 @@ TEXTS: dict[str, str] = {
     "openapi": "Version of the specification.",
     "paths": "Every operation by path and method.",
     "performance": "Where the time went.",
+    "preserve_node": "Keep `$node` on copies.",
+    "preserve_tag": "Keep `$tag` on copies.",
     "priority": _PRIORITY_TEXT,
     "queue": "Jobs by state. Absent on a log.",
     "ready": "Jobs that can be claimed.",
-    "reason": "Why: a cap, expiry, both, a topic made anew, or a crash.",
+    "reason": "Why: a cap, expiry, both, a topic made anew, a crash, or a router's source that "
+    "lost records before they were forwarded.",
     "records": "Records, in order.",
     "records_scanned": "Records examined.",
+    "router": "Name of the router.",
     "routers_removed": "Names of the routers that referred to the topic.",
     "seqs": "Seqs of the records, in order. Absent with `return_seqs=false`.",
     "server_total_ms": "Time in the server.",
     "first_seq": "Seq of the first record.",
     "last_seq": "Seq of the last record.",
+    "source": "Topic whose records are forwarded.",
     "status": "A word for people and load balancers.",
     "tag": "Key by which records can be deleted.",
     "throttle_wait_ms": "Time parked under pressure.",
@@ -205,6 +238,8 @@ _SIGNED = {"minimum": -PRIORITY_MAX, "maximum": PRIORITY_MAX}
 _NULLABLE_NAME = {"type": ["string", "null"], "pattern": TOPIC_PATTERN}
 
 _RECORDS = {"minItems": 1}
+_HOLDER = {"description": "The worker that holds the jobs.", "minLength": 1}
+_HELD = {"description": "Seqs of jobs that the node holds.", "minItems": 1}
 _IDEMPOTENCY_KEY = {"minLength": 1, "maxLength": 256}
 _CONFIG = {"$ref": "#/components/schemas/TopicConfig"}
 
@@ -218,7 +253,14 @@ OVERLAYS: dict[str, dict[str, Any]] = {
     "WriteBody.topic": NAME,
     "WriteManyBody.writes": {"minItems": 1},
     "DeleteBody.match": MATCH,
+    **{f"{name}.node": _HOLDER for name in ("ClaimBody", "AckBody", "NackBody", "ExtendBody")},
+    **{f"{name}.seqs": _HELD for name in ("AckBody", "NackBody", "ExtendBody")},
+    "QueuedJob.node": {"description": "Who holds the job. Only of one in flight."},
     "DiffBody.match": MATCH,
+    "RouterBody.source": NAME,
+    "RouterBody.dest": NAME,
+    "RouterBody.filter": {"oneOf": [*MATCH["oneOf"], {"type": "null"}]},
+    "RouterList.routers": {"description": "Routers, in byte order of their names."},
     "Metrics.ready": {"description": "Reads and writes are served."},
     "Histogram.count": {"description": "Number of observations."},
     "RequestMetrics.status": {"description": "Class of the status, such as 2xx."},

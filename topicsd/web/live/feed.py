@@ -208,6 +208,8 @@ class Feed:
 
     def _deliver(self) -> None:
         for _ in range(TURN_PAGES):
+            if not self._ready:
+                return
             sub = next((each for each in self._ready if not self._is_held(each)), None)
             if sub is None or self._tunnel.paused:
                 return
@@ -250,7 +252,6 @@ class Feed:
             if sub.live and not shared.observed:
                 shared.observed = True
                 observe_lag(self._context, page)
-            self._context.reader.touch(sub.topic)
             self._context.gate.column.count_read(page.count)
             self.write(self._encoder.record(sub, shared, from_seq))
         if sub.cursor < page.head_seq:

@@ -55,6 +55,9 @@ class Pages:
             # The records may be a view of a mapped file: it is used beyond this call.
             kept = msgspec.structs.replace(page, records=bytes(page.records))
             shared = SharedPage(kept)
+            if page.count:
+                # Once for all who get it: they get it now.
+                self._reader.touch(topic)
         if not self._pages:
             asyncio.get_running_loop().call_soon(self._pages.clear)
         self._pages[key] = shared

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topicsd.model.errors import TopicsError
 from topicsd.rules import resume
 from topicsd.rules.floors import Tombstone
 from topicsd.rules.resume import TOPICS_INLINE, Cursors
@@ -27,9 +28,24 @@ HEAD = (
     b"x-accel-buffering: no\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
+EVENT_STREAM = "text/event-stream"
+CONTENT_TYPE = f"{EVENT_STREAM}; charset=utf-8"
+# What HEAD tells of a stream beyond its type.
+HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
 LAST_CHUNK = b"0\r\n\r\n"
 
 _encode = msgspec.json.encode
+
+
+def check_accept(accept: str | None) -> None:
+    """API 7.8: the client must take an event stream; no header means that it does."""
+    if accept is None:
+        return
+    offers = {offer.partition(";")[0].strip().lower() for offer in accept.split(",")}
+    if not offers & {EVENT_STREAM, "text/*", "*/*"}:
+        raise TopicsError(
+            "not_acceptable", f"this is a stream: accept {EVENT_STREAM}", {"accept": EVENT_STREAM}
+        )
 
 
 def chunk(content: bytes) -> bytes:
@@ -72,17 +88,24 @@ class SseEncoder:
         self._moved.pop(key, None)
 
     def record(self, sub: Subscription, shared: SharedPage, from_seq: int) -> bytes:
+        key = self._move(sub.name, sub.topic.epoch, sub.cursor)
+        if not (self._inline and len(self._seqs) == 1):
+            return self._record(sub, shared, from_seq)
+        # Streams of this topic alone have the same ids: they share the whole frame.
+        alone = ("alone", key, from_seq)
+        frame = shared.rendered.get(alone)
+        if frame is None:
+            frame = shared.rendered[alone] = self._record(sub, shared, from_seq)
+        return frame
+
+    def _record(self, sub: Subscription, shared: SharedPage, from_seq: int) -> bytes:
         def frame() -> bytes:
             return b"event: record\ndata: %b\n\n" % render_records(
                 b'"topic":"%b"' % sub.name.encode(), shared, from_seq
             )
 
         body = shared.render(("sse", from_seq), frame)
-        number = self._id_of(sub)
-        if len(self._seqs) == 1:
-            # Streams of this topic alone have the same ids: they share the whole frame.
-            return shared.render((number, from_seq), lambda: chunk(b"id: %b\n%b" % (number, body)))
-        return chunk(b"id: %b\n%b" % (number, body))
+        return chunk(b"id: %b\n%b" % (self._build_id(), body))
 
     def tombstone(self, sub: Subscription, tombstone: Tombstone, reason: str) -> bytes:
         content = {"topic": sub.name, **describe(tombstone, reason)}
@@ -121,6 +144,11 @@ class SseEncoder:
 
     def _id(self, name: str, epoch: int, cursor: int) -> bytes:
         """Note how far a topic is; the id that says so, and how far the others are."""
+        self._move(name, epoch, cursor)
+        return self._build_id()
+
+    def _move(self, name: str, epoch: int, cursor: int) -> str:
+        """Note how far a topic is; returns how it stands in ids."""
         key = resume.id_key(name, epoch, self._epochs)
         if self._keys.get(name, key) != key:
             # The topic was made anew.
@@ -129,6 +157,9 @@ class SseEncoder:
         self._seqs[key] = cursor
         if self._opening.get(key) != cursor:
             self._moved[key] = cursor
+        return key
+
+    def _build_id(self) -> bytes:
         if self._inline and len(self._seqs) <= TOPICS_INLINE:
             return resume.encode_id(self._seqs)
         return resume.encode_partial_id(self._session.generation, self._moved)

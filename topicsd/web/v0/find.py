@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topicsd.model import errors
-from topicsd.model.commands import FindTopic, TopicFound
+from topicsd.model.commands import CatchUp, FindTopic, TopicFound
+from topicsd.model.errors import TopicsError
 from topicsd.web.context import Context
 
 if TYPE_CHECKING:
@@ -13,14 +14,27 @@ if TYPE_CHECKING:
 
 
 async def get_topic_view(context: Context, name: str) -> TopicView:
-    """The topic, or `topic_not_found`; a miss is checked with the engine once."""
+    """The topic, or `topic_not_found`; a miss is checked with the engine once.
+
+    One that routers copy into has what their sources held at the request (spec 2.4).
+    """
     context.check_readable()
     topic = context.reader.find_topic(name)
     if topic is None and await _exists(context, name):
         topic = context.reader.find_topic(name)
     if topic is None:
         raise errors.topic_not_found(name)
+    if topic.derived:
+        await _catch_up(context, name)
     return topic
+
+
+async def _catch_up(context: Context, name: str) -> None:
+    try:
+        await context.port.submit(CatchUp(name))
+    except TopicsError:
+        # Without an engine, or without the topic: the read tells what there is to tell.
+        return
 
 
 async def _exists(context: Context, name: str) -> bool:

@@ -16,7 +16,7 @@ from topicsd.model.commands import Append, Appended, Written
 from topicsd.model.errors import TopicsError
 from topicsd.model.record import REST_BYTES, pack_plain, pack_record, single_line
 from topicsd.model.settings import Settings
-from topicsd.model.topic import TopicConfig
+from topicsd.model.topic import DELAY_MS_MAX, TopicConfig
 from topicsd.web import auth, body
 from topicsd.web.context import Context
 from topicsd.web.reply import Reply, encode
@@ -42,6 +42,7 @@ class RecordBody(msgspec.Struct, gc=False):
     tag: str | msgspec.UnsetType = msgspec.UNSET
     node: str | msgspec.UnsetType = msgspec.UNSET
     meta: msgspec.Raw = ABSENT
+    delay_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class AppendBody(msgspec.Struct):
@@ -84,6 +85,8 @@ class Packed(NamedTuple):
     forms: bytes
     rows: bytes
     payload_bytes: int
+    # Of jobs that are to wait: place and milliseconds.
+    delays: list[tuple[int, int]]
 
 
 async def post_records(request: Request, context: Context) -> Reply:
@@ -137,6 +140,7 @@ def build_append(
         config=config,
         idempotency_key=idempotency_key,
         disable_backpressure=asked.disable_backpressure,
+        delays=packed.delays,
     )
 
 
@@ -190,6 +194,7 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
             return plain
     forms: list[bytes] = []
     rows: list[bytes] = []
+    delays: list[tuple[int, int]] = []
     size = 0
     for index, record in enumerate(records):
         if record.data is ABSENT:
@@ -208,6 +213,8 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
             origin = record.node
             if len(origin) * 4 > max_node or envelope.masked is not None:
                 _check_text(envelope, origin, max_node, f"records[{index}].node")
+        if record.delay_ms is not msgspec.UNSET:
+            delays += _delay(record.delay_ms, index)
         payload_bytes = len(data) + len(meta or b"")
         if payload_bytes > max_record:
             raise _too_large(index, payload_bytes, max_record)
@@ -215,7 +222,7 @@ def pack(envelope: Envelope, settings: Settings) -> Packed:
         form, row = pack_record(data, tag, origin, meta)
         forms.append(form)
         rows.append(row)
-    return Packed(len(records), b"".join(forms), b"".join(rows), size)
+    return Packed(len(records), b"".join(forms), b"".join(rows), size, delays)
 
 
 def _pack_plain(envelope: Envelope, max_bytes: int) -> Packed | None:
@@ -225,13 +232,24 @@ def _pack_plain(envelope: Envelope, max_bytes: int) -> Packed | None:
     rests = [
         b'"data":%b},' % record.data
         for record in records
-        if record.tag is unset and record.node is unset and record.meta is absent
+        if record.tag is unset
+        and record.node is unset
+        and record.meta is absent
+        and record.delay_ms is unset
     ]
     sizes = list(map(len, rests))
     if len(rests) < len(records) or min(sizes) == REST_BYTES or max(sizes) > max_bytes + REST_BYTES:
         return None
     forms, rows = pack_plain(rests, sizes, percents=envelope.has_percents)
-    return Packed(len(records), forms, rows, sum(sizes) - len(sizes) * REST_BYTES)
+    return Packed(len(records), forms, rows, sum(sizes) - len(sizes) * REST_BYTES, [])
+
+
+def _delay(delay_ms: int, index: int) -> list[tuple[int, int]]:
+    """How long a job has to wait; nothing when it has not."""
+    if delay_ms < 0:
+        field = f"records[{index}].delay_ms"
+        raise errors.invalid_request(f"{field} must not be negative", field=field)
+    return [(index, min(delay_ms, DELAY_MS_MAX))] if delay_ms else []
 
 
 def _check_count(count: int, limit: int) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from topicsd.model import errors, names
 from topicsd.model.commands import DeleteTopic, PutTopic, TopicDeleted, TopicPut
+from topicsd.model.jobs import QueueCounts, QueueState
 from topicsd.model.topic import TopicConfig, parse
 from topicsd.web import auth, body
 from topicsd.web.context import Context
-from topicsd.web.reply import Reply, encode, json_reply
+from topicsd.web.paging import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, decode_cursor, encode_cursor
+from topicsd.web.reply import Reply, json_reply
 from topicsd.web.request import Request
 from topicsd.web.v0.find import get_topic_view
 
 if TYPE_CHECKING:
     from topicsd.reader import TopicState, TopicView
 
-PAGE_SIZE_DEFAULT = 100
-PAGE_SIZE_MAX = 1000
-
-_CURSOR = msgspec.json.Decoder(dict[str, str])
 _VALUE: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -76,11 +72,25 @@ async def get_topic(request: Request, context: Context) -> Reply:
     state = context.reader.state(topic)
     if state is None:
         raise errors.topic_not_found(request.name)
-    return json_reply(200, _describe(topic, state), context.elapsed_us(request))
+    content = _describe(topic, state)
+    if topic.config.type == "queue":
+        content["queue"] = await _count_jobs(context, request.name)
+    return json_reply(200, content, context.elapsed_us(request))
+
+
+async def _count_jobs(context: Context, name: str) -> dict[str, int]:
+    """The counters of a queue (API 10.7): only the engine knows what is leased."""
+    counts = await context.port.submit(QueueState(name))
+    assert isinstance(counts, QueueCounts)
+    return {
+        "ready": counts.ready,
+        "in_flight": counts.in_flight,
+        "dead_lettered": counts.dead_lettered,
+    }
 
 
 def _describe(topic: TopicView, state: TopicState) -> dict[str, Any]:
-    content: dict[str, Any] = {
+    return {
         "topic": topic.name,
         "type": topic.config.type,
         "head_seq": state.head_seq,
@@ -93,10 +103,6 @@ def _describe(topic: TopicView, state: TopicState) -> dict[str, Any]:
         "last_write_ts": state.last_write_ts,
         "last_read_ts": state.last_read_ts,
     }
-    if topic.config.type == "queue":
-        # Nothing can be leased yet, so every job in the log is ready.
-        content["queue"] = {"ready": state.count, "in_flight": 0, "dead_lettered": 0}
-    return content
 
 
 async def delete_topic(request: Request, context: Context) -> Reply:
@@ -116,7 +122,7 @@ async def delete_topic(request: Request, context: Context) -> Reply:
 async def list_topics(request: Request, context: Context) -> Reply:
     """One page of topics in byte order, only those the key may see (API 1.3)."""
     size = request.query_size("page_size", PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
-    after = _decode_cursor(request.query.get("cursor"))
+    after = decode_cursor(request.query.get("cursor"), names.is_topic_name)
     touch = request.query_bool("touch", False)
     prefix = request.query.get("prefix", "")
     context.check_readable()
@@ -141,7 +147,7 @@ async def list_topics(request: Request, context: Context) -> Reply:
         ]
     }
     if len(found) > size:
-        content["next_cursor"] = _encode_cursor(page[-1].topic)
+        content["next_cursor"] = encode_cursor(page[-1].topic)
     return json_reply(200, content, context.elapsed_us(request))
 
 
@@ -150,21 +156,3 @@ def _touch_all(context: Context, topics: list[str]) -> None:
         topic = context.reader.find_topic(name)
         if topic is not None:
             context.reader.touch(topic)
-
-
-def _encode_cursor(after: str) -> str:
-    return base64.b64encode(encode({"after": after})).decode()
-
-
-def _decode_cursor(cursor: str | None) -> str:
-    """The name a page starts after; a cursor we did not make is refused (spec 2.6)."""
-    if cursor is None:
-        return ""
-    try:
-        content = _CURSOR.decode(base64.b64decode(cursor, validate=True))
-    except (binascii.Error, ValueError, RecursionError):
-        content = {}
-    after = content.get("after", "")
-    if len(content) != 1 or not names.is_topic_name(after):
-        raise errors.invalid_request("the cursor is not one this server made", field="cursor")
-    return after

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,7 @@ from topicsd.model.watch import (
 from topicsd.rules.resume import BadId, Cursors, EventId, decode_id, resolve
 from topicsd.web import auth, body
 from topicsd.web.context import Context
+from topicsd.web.live import sse
 from topicsd.web.live.prefixes import list_names
 from topicsd.web.live.session import Session
 from topicsd.web.live.stream import SseStream, decode_spec, encode_spec
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 WID_BYTES = 16
 _WID = re.compile(r"wid_[A-Za-z0-9_-]{22}\Z")
-_EVENT_STREAM = "text/event-stream"
 _DECODER = msgspec.json.Decoder(WatchBody)
 
 
@@ -141,11 +141,10 @@ async def get_watch(request: Request, context: Context) -> HttpReply | Opening:
     wid = request.params["wid"]
     if _WID.match(wid) is None:
         raise errors.invalid_request("this is not the wid of a watch", field="wid")
-    _check_accept(request.header("accept"))
+    sse.check_accept(request.header("accept"))
     claimed = _claimed(request.header("last-event-id"))
     if request.method == "HEAD":
-        headers = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
-        return HttpReply(200, b"", headers, f"{_EVENT_STREAM}; charset=utf-8")
+        return HttpReply(200, b"", sse.HEADERS, sse.CONTENT_TYPE)
     context.check_readable()
     context.gate.open_stream(request.key)
     try:
@@ -196,21 +195,6 @@ def _let_go(context: Context, wid: str, done: asyncio.Future[Reply]) -> None:
     cursors: Cursors = attached.cursors
     detach = DetachWatch(wid, attached.generation, cursors)
     context.port.submit(detach).add_done_callback(lambda late: late.exception())
-
-
-def _check_accept(accept: str | None) -> None:
-    """API 7.8: the client must take an event stream; no header means that it does."""
-    if accept is None:
-        return
-    offers = {offer.partition(";")[0].strip().lower() for offer in accept.split(",")}
-    if not offers & {_EVENT_STREAM, "text/*", "*/*"}:
-        raise TopicsError(
-            "not_acceptable", f"this is a stream: accept {_EVENT_STREAM}", _accepted()
-        )
-
-
-def _accepted() -> dict[str, Any]:
-    return {"accept": _EVENT_STREAM}
 
 
 def _claimed(text: str | None) -> EventId | None:
