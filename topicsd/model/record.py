@@ -63,8 +63,7 @@ END = b"},"
 # What surrounds the data of a record that has nothing else.
 REST_BYTES = len(b'"data":},')
 _FORM_HEAD = b'{"$seq":%d%b'
-# The widest rest around a payload: labels, an escaped tag and node, and the closing brace.
-HEAD_MAX = 2**16 - 1
+# The most bytes of a record after its data, as an index row can count them.
 TAIL_MAX = 2**16 - 1
 
 _encode = msgspec.json.encode

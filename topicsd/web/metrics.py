@@ -54,7 +54,7 @@ def get_metrics(list_routes: Callable[[], Sequence[Route]]) -> Handler:
 
 
 async def _count_jobs(context: Context, rows: list[dict[str, Any]]) -> None:
-    """Ask the engine for the counters of queues; without one they stay as they are."""
+    """Ask the engine for the counters of queues; what it does not tell is left out."""
     asked = [
         (row, context.port.submit(QueueState(row["topic"]))) for row in rows if "queue_ready" in row
     ]
@@ -62,6 +62,7 @@ async def _count_jobs(context: Context, rows: list[dict[str, Any]]) -> None:
         try:
             counts = await answer
         except TopicsError:
+            del row["queue_ready"], row["queue_in_flight"]
             continue
         assert isinstance(counts, QueueCounts)
         row |= {"queue_ready": counts.ready, "queue_in_flight": counts.in_flight}
@@ -197,7 +198,7 @@ def _topics(context: Context, ready: bool, prefixes: tuple[str, ...]) -> dict[st
             "bytes_live": state.bytes,
         }
         if topic.config.type == "queue":
-            # Until the engine says what is leased.
-            row |= {"queue_ready": state.count, "queue_in_flight": 0}
+            # For `_count_jobs` to fill in: only the engine knows what is leased.
+            row |= {"queue_ready": 0, "queue_in_flight": 0}
         rows.append(row)
     return {"topic_metrics": rows, "topic_metrics_truncated": len(states) > limit}

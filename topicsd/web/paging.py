@@ -21,8 +21,8 @@ def encode_cursor(after: str) -> str:
     return base64.b64encode(encode({"after": after})).decode()
 
 
-def decode_cursor(cursor: str | None, is_name: Callable[[str], bool]) -> str:
-    """The name a page starts after; a cursor we did not make is refused (spec 2.6)."""
+def decode_cursor(cursor: str | None, is_key: Callable[[str], bool]) -> str:
+    """The name or number a page starts after; one we did not make is refused (spec 2.6)."""
     if cursor is None:
         return ""
     try:
@@ -30,6 +30,6 @@ def decode_cursor(cursor: str | None, is_name: Callable[[str], bool]) -> str:
     except (binascii.Error, ValueError, RecursionError):
         content = {}
     after = content.get("after", "")
-    if len(content) != 1 or not is_name(after):
+    if len(content) != 1 or not is_key(after):
         raise errors.invalid_request("the cursor is not one this server made", field="cursor")
     return after

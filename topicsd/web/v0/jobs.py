@@ -7,8 +7,6 @@ topic by what their meta says. Either way the worker reads the records itself.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +17,7 @@ from topicsd.model.jobs import JobsListed, ListedJob, ListJobs, Redrive, Redrive
 from topicsd.model.provenance import Origin, find_origin
 from topicsd.web import auth, body
 from topicsd.web.context import Context
+from topicsd.web.paging import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, decode_cursor, encode_cursor
 from topicsd.web.reply import Reply, encode, json_reply
 from topicsd.web.request import Request
 from topicsd.web.v0.find import get_topic_view
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
     from topicsd.reader import TopicView
     from topicsd.storage.pick import Picked
 
-PAGE_SIZE_DEFAULT = 100
-PAGE_SIZE_MAX = 1000
 REDRIVE_DEFAULT = 100
 # Records looked at before others get their turn.
 WINDOW_RECORDS = 500
+SEQ_DIGITS = 18
 STATES = ("ready", "in_flight", "delayed", "dead")
-_CURSOR = msgspec.json.Decoder(dict[str, int])
 
 
 class RedriveBody(msgspec.Struct):
@@ -58,13 +55,13 @@ async def get_jobs(request: Request, context: Context) -> Reply:
     if state not in STATES:
         raise errors.invalid_request(f"state must be one of {', '.join(STATES)}", field="state")
     size = request.query_size("page_size", PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
-    after = _decode_cursor(request.query.get("cursor"))
+    after = int(decode_cursor(request.query.get("cursor"), _is_seq) or 0)
     queue = await _get_queue(request, context)
     if state == "dead":
         page, last = await _list_dead(request, context, queue, (after, size))
     else:
         page, last = await _list_state(context, queue, state, (after, size))
-    cursor = b"" if last is None else b',"next_cursor":"%b"' % _encode_cursor(last)
+    cursor = b"" if last is None else b',"next_cursor":"%b"' % encode_cursor(str(last)).encode()
     content = (
         b'{"topic":"%b","state":"%b","jobs":[%b]%b,"performance":{"server_total_ms":%.3f}}'
     ) % (
@@ -164,19 +161,5 @@ def _render(picked: Picked, members: bytes) -> bytes:
     return opening + members + b"," + picked.record[len(opening) :]
 
 
-def _encode_cursor(after: int) -> bytes:
-    return base64.b64encode(encode({"after_seq": after}))
-
-
-def _decode_cursor(cursor: str | None) -> int:
-    """The seq a page starts after; a cursor we did not make is refused."""
-    if cursor is None:
-        return 0
-    try:
-        content = _CURSOR.decode(base64.b64decode(cursor, validate=True))
-    except (binascii.Error, ValueError, RecursionError):
-        content = {}
-    after = content.get("after_seq", -1)
-    if len(content) != 1 or after < 0:
-        raise errors.invalid_request("the cursor is not one this server made", field="cursor")
-    return after
+def _is_seq(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= SEQ_DIGITS
