@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from topicsd.engine import leasing, topics
 from topicsd.engine.held import Need
 from topicsd.engine.log import Log
-from topicsd.engine.staging import Batch, Chunk, Outcome
+from topicsd.engine.staging import Batch, Chunk, Outcome, Write
 from topicsd.model import errors
 from topicsd.model.commands import Append, Appended
 from topicsd.model.errors import TopicsError
 from topicsd.model.lease import Delayed
+from topicsd.model.stream import StreamConfig
 from topicsd.model.topic import TopicConfig
 from topicsd.storage.fs import is_full
 
@@ -97,8 +100,10 @@ def _deduped(
     return Appended(seqs[0], seqs[1], log.head_seq, False, True, 0)
 
 
-def admit(engine: Engine, config: TopicConfig, command: Append, log: Log | None) -> None:
+def admit(engine: Engine, config: TopicConfig, command: Write, log: Log | None) -> None:
     """Refuse what does not fit, before any seq is assigned (DESIGN 5.3)."""
+    if isinstance(command, Append) and log is not None and config.stream is not msgspec.UNSET:
+        _require_open(log, config.stream)
     quota = engine.settings.max_total_bytes
     if quota and engine.total_bytes + command.payload_bytes > quota:
         raise errors.throttled("max_total_bytes", quota)
@@ -115,6 +120,16 @@ def admit(engine: Engine, config: TopicConfig, command: Append, log: Log | None)
         )
 
 
+def _require_open(log: Log, stream: StreamConfig) -> None:
+    """What comes through the door of topics goes into streams of JSON that are open."""
+    if log.gone:
+        raise errors.stream_gone(log.name)
+    if log.closed:
+        raise errors.stream_closed(log.epoch, log.head_seq)
+    if not stream.is_json:
+        raise errors.content_type_mismatch(stream.content_type)
+
+
 def _exceeds(config: TopicConfig, records: int, payload_bytes: int) -> bool:
     return bool(
         (config.cap_records and records > config.cap_records)
@@ -122,7 +137,7 @@ def _exceeds(config: TopicConfig, records: int, payload_bytes: int) -> bool:
     )
 
 
-def stage(engine: Engine, batch: Batch, log: Log, command: Append, now_ms: int) -> Appended:
+def stage(engine: Engine, batch: Batch, log: Log, command: Write, now_ms: int) -> Appended:
     """Give records their seqs and time, and a place that is theirs."""
     chunk = batch.chunks.get(log) or Chunk(log)
     volume = engine.volume_of(log)
@@ -144,7 +159,7 @@ def stage(engine: Engine, batch: Batch, log: Log, command: Append, now_ms: int) 
     # Within a log time never runs backwards, so that expiry is a binary search (DESIGN 5.2).
     ts = max(now_ms, log.last_write_ts)
     chunk.add(command, first_seq, ts)
-    if command.idempotency_key is not None:
+    if isinstance(command, Append) and command.idempotency_key is not None:
         chunk.keys.append((command.idempotency_key, first_seq, last_seq, ts))
         engine.keys.add(log, command.idempotency_key, (first_seq, last_seq, ts))
     log.last_write_ts = ts

@@ -55,6 +55,7 @@ class Job:
         self.emptied = engine.retention.take_emptied()
         self.keys = engine.keys.to_save()
         self.leases = engine.queues.to_save()
+        self.streams = engine.stream_states.to_save()
         self.number = checkpoints.started
         # Cursors and the copies they stand for are saved together, or not.
         self.routes = engine.routes.states(self.number - 1)
@@ -111,6 +112,8 @@ class Job:
         if self.keys:
             changes.append(SaveKeys(self.keys))
         changes.append(self.leases.change)
+        if self.streams.states or self.streams.producers:
+            changes.append(self.streams)
         if self.routes:
             changes.append(SaveRoutes(self.routes))
         # Faster than keys are saved, so that they cannot pile up, and never all at once.
@@ -222,6 +225,7 @@ class Checkpoints:
         engine.wal.forget(job.retired)
         engine.keys.saved(job.keys)
         engine.queues.saved(job.leases)
+        engine.stream_states.saved(job.streams)
         for volume, parked in zip(engine.volumes, job.parked, strict=True):
             volume.packs.settle(parked)
         for resident, log_id, base in job.droppable:

@@ -90,7 +90,7 @@ class Commits:
         """Make a batch real and return the replies that wait for nothing."""
         engine = self._engine
         started = engine.clock.monotonic_us()
-        if batch.chunks or batch.leases:
+        if batch.chunks or batch.leases or batch.states:
             if batch.together:
                 self._write_together(batch)
             else:
@@ -122,9 +122,10 @@ class Commits:
         """One frame a shard; a shard without room undoes its logs and nothing else."""
         engine = self._engine
         by_shard: dict[int, list[Log]] = {}
-        for log in {**batch.chunks, **batch.leases}:
+        for log in {**batch.chunks, **batch.leases, **batch.states}:
             chunk = batch.chunks.get(log)
-            if not log.resident and (log in batch.leases or (chunk and chunk.logged)):
+            stated = log in batch.leases or log in batch.states
+            if not log.resident and (stated or (chunk and chunk.logged)):
                 by_shard.setdefault(engine.wal.shard_of(log.id), []).append(log)
         for shard, logs in by_shard.items():
             parts: list[bytes] = []
@@ -138,7 +139,8 @@ class Commits:
                     raise
                 self.undo(batch, logs)
                 continue
-            self._note_lsn(batch, [log for log in logs if log in batch.chunks], shard, lsn)
+            written = [log for log in logs if log in batch.chunks or log in batch.states]
+            self._note_lsn(batch, written, shard, lsn)
             self._note_leases(batch, logs, shard, lsn)
 
     def _write_together(self, batch: Batch) -> None:
@@ -188,6 +190,10 @@ class Commits:
         """
         for log in [log for log in logs if log in batch.leases]:
             leasing.undo(self._engine, batch, log, _DISK_FULL)
+        for log in [log for log in logs if log in batch.states]:
+            batch.undo_state(log, _DISK_FULL)
+            if log not in batch.chunks:
+                topics.uncreate(self._engine, batch, log)
         for log in [log for log in logs if log in batch.chunks]:
             chunk = batch.undo(log, _DISK_FULL)
             self._engine.volume_of(log).cancel(log.spot, chunk.spot.location)
@@ -200,7 +206,10 @@ class Commits:
         """Whether any reply will wait for the frame of these logs."""
         shard_of = self._engine.wal.shard_of
         return any(
-            (log in batch.chunks and self._must_wait(log, shard_of(log.id)))
+            (
+                (log in batch.chunks or log in batch.states)
+                and self._must_wait(log, shard_of(log.id))
+            )
             or (log in batch.leases and batch.leases[log].waiting)
             for log in logs
         )
@@ -215,6 +224,8 @@ class Commits:
         parts: list[bytes] = []
         if log in batch.chunks:
             parts += self._entry(log, batch.chunks[log])
+        if log in batch.states:
+            parts += batch.states[log].parts
         if log in batch.leases:
             if batch.leases[log].removed:
                 parts += marks_of(self._engine, log, batch.chunks)

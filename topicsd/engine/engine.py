@@ -24,6 +24,8 @@ from topicsd.engine import (
     recover,
     removal,
     routers,
+    stream_append,
+    stream_lives,
     tiering,
     topics,
     watches,
@@ -45,6 +47,7 @@ from topicsd.engine.retention import Retention
 from topicsd.engine.routes import Routes
 from topicsd.engine.sealing import Ages
 from topicsd.engine.staging import Batch, Outcome
+from topicsd.engine.stream_states import StreamStates
 from topicsd.model.clock import Clock
 from topicsd.model.commands import (
     Append,
@@ -84,6 +87,7 @@ from topicsd.model.jobs import (
     Redrive,
 )
 from topicsd.model.settings import Settings
+from topicsd.model.stream import AppendStream, DeleteStream, PutStream
 from topicsd.storage import paths, place
 from topicsd.storage.catalog import CatalogWriter, InterruptWatches, SetMeta
 from topicsd.storage.figures import Figures
@@ -126,6 +130,9 @@ COMMANDS: dict[type, Callable[..., Reply | None]] = {
     ListRouters: routers.apply_list,
     GetRouter: catch_up.apply_get,
     CatchUp: catch_up.apply_catch_up,
+    PutStream: stream_lives.apply_put,
+    AppendStream: stream_append.apply_append,
+    DeleteStream: stream_lives.apply_delete,
 }
 
 
@@ -156,7 +163,7 @@ def _needs_commit(work: Batch, command: Command) -> bool:
     looks at a topic finds it committed: its floors are then in the WAL's order, and it does
     not vanish when the write that created it finds no room.
     """
-    if isinstance(command, Append):
+    if isinstance(command, Append | AppendStream):
         return command.topic in work.leased and command.topic not in work.names
     if isinstance(command, _LEASING):
         return command.topic in work.names
@@ -207,6 +214,7 @@ class Engine:
         )
         self.keys = Keys(self.catalog)
         self.queues = Queues(self)
+        self.stream_states = StreamStates(self.catalog)
         self.routes = Routes(self.catalog)
         self.retention = Retention(self)
         self.checkpoints = Checkpoints(self)
@@ -297,6 +305,7 @@ class Engine:
         self.tiering.poll()
         work = Batch()
         attach.poll(self, work)
+        stream_lives.poll(self, work)
         ready += self.commits.commit(work)
         self.queues.poll(self.clock.now_ms())
         ready += self.claims.poll()
@@ -377,6 +386,7 @@ class Engine:
         self.parking = routers.Parking(self)
         connect.show_all(self)
         self.watches = watches.Watches(self.catalog, settings.watch_session_ttl_ms)
+        self.lives = stream_lives.Lives(self.catalog)
         self.claims = claims.Claims(self)
         self.streams = work.Streams(self)
         self.report = Report(self)

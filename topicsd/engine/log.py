@@ -13,8 +13,10 @@ import msgspec
 
 from topicsd.model.topic import TopicConfig
 from topicsd.storage.board import (
+    FLAG_CLOSED,
     FLAG_DERIVED,
     FLAG_GAPS,
+    FLAG_GONE,
     FLAG_HOLES,
     FLAG_RESIDENT,
     BoardRow,
@@ -58,6 +60,10 @@ class Log(msgspec.Struct, eq=False):
     # lost before it was copied.
     derived: bool = False
     trim_seq: int = 0
+    # A stream that takes no more entries; one that is deleted but kept for its forks.
+    closed: bool = False
+    gone: bool = False
+    created_ts: int = 0
     session: int = 0
     session_seq: int = 0
     # Seqs up to `ceiling` may be acknowledged before their frame is synced, because a frame
@@ -117,6 +123,7 @@ class Log(msgspec.Struct, eq=False):
         # Fewer live records than seqs: some are deleted, or lie in a gap.
         holes = self.live != self.next_seq - self.earliest_seq
         kind = kind_flags(self.config.durability, self.config.type) | FLAG_DERIVED * self.derived
+        kind |= FLAG_CLOSED * self.closed | FLAG_GONE * self.gone
         return kind | FLAG_RESIDENT * self.resident | FLAG_GAPS * self.has_gaps | FLAG_HOLES * holes
 
     def load_row(self, row: BoardRow, session: int) -> None:
@@ -136,6 +143,8 @@ class Log(msgspec.Struct, eq=False):
         self.shelf_generation = row.shelf_generation
         self.has_gaps = bool(row.flags & FLAG_GAPS)
         self.derived = bool(row.flags & FLAG_DERIVED)
+        self.closed = bool(row.flags & FLAG_CLOSED)
+        self.gone = bool(row.flags & FLAG_GONE)
         self.trim_seq = row.trim_seq
         self.session = session
         self.session_seq = row.session_seq if row.session == session else row.head_seq
@@ -148,7 +157,10 @@ def row_of_state(found: BoardState) -> BoardRow:
         log_id=state.id,
         generation=1,
         ttl_ms=found.ttl_ms,
-        flags=kind_flags(found.durability, found.kind) | FLAG_GAPS * found.has_gaps,
+        flags=kind_flags(found.durability, found.kind)
+        | FLAG_GAPS * found.has_gaps
+        | FLAG_CLOSED * found.closed
+        | FLAG_GONE * found.gone,
         shelf_generation=1,
         epoch=found.epoch,
     )

@@ -25,6 +25,7 @@ from topicsd.storage.frame import (
     KeysEntry,
     LeasesEntry,
     RouteEntry,
+    StreamEntry,
 )
 from topicsd.storage.view import Snapshot
 
@@ -81,6 +82,8 @@ class Rebuild:
             self.leases(entry)
         elif isinstance(entry, RouteEntry):
             self.copies.follow(entry)
+        elif isinstance(entry, StreamEntry):
+            self.state(entry)
         else:
             self.create(entry)
 
@@ -140,6 +143,12 @@ class Rebuild:
         gathered = self.find(entry.log_id)
         if gathered is not None:
             self._engine.queues.replay(gathered.log, entry.events)
+
+    def state(self, entry: StreamEntry) -> None:
+        """Close a stream again, and remember its producers."""
+        gathered = self.find(entry.log_id)
+        if gathered is not None:
+            self._engine.stream_states.apply(gathered.log, entry)
 
     def create(self, entry: CreateEntry) -> None:
         """Bring back a topic whose write outran its catalog row."""

@@ -36,7 +36,8 @@ class Registry:
         self._next_id = catalog.next_id()
         self._next_row = catalog.max_row() + 1
         self._free_rows = list(catalog.free_rows())
-        self.count = catalog.count_logs()
+        self.streams = catalog.count_logs("stream")
+        self.count = catalog.count_logs("topic")
         board.topics = self.count
 
     def reserve_ids(self, above: int) -> None:
@@ -64,17 +65,18 @@ class Registry:
             log = self._by_name.get(record.name) or self._load(record)
         return log if log is not None and log.id == log_id else None
 
-    def create(self, name: str, config: TopicConfig) -> Log:
+    def create(self, name: str, config: TopicConfig, epoch_above: int = 0) -> Log:
         """A new, empty log; the caller hands the change to the clerk."""
         row = self._take_row()
-        log = Log(self._next_id, row, name, config, epoch=self._next_epoch(name))
+        epoch = max(self._next_epoch(name), epoch_above + 1)
+        log = Log(self._next_id, row, name, config, epoch=epoch)
         log.session = self._session
         log.spot = log.spot._replace(log_id=log.id)
         # A reader that still holds the row's previous log must not mistake this one for it.
         log.generation = self._board.read(row).generation + 1
         self._next_id += 1
         self.pin(log)
-        self._count(1)
+        self._count(log, 1)
         return log
 
     def pin(self, log: Log) -> None:
@@ -88,7 +90,7 @@ class Registry:
         self._pending[log.name] = None
         self._by_name.pop(log.name, None)
         self._dropping[log.name] = self._dropping.get(log.name, 0) + 1
-        self._count(-1)
+        self._count(log, -1)
 
     def settle(self, log: Log) -> None:
         """The catalog has a change; after the last one the name is answered from the cache."""
@@ -114,7 +116,7 @@ class Registry:
         else:
             del self._pending[log.name]
         self._free_rows.append(log.row)
-        self._count(-1)
+        self._count(log, -1)
 
     def restore(self, change: CreateLog) -> None:
         """Create a log that the WAL knows and the catalog does not; recovery only."""
@@ -127,7 +129,7 @@ class Registry:
         self._next_id = self._catalog.next_id()
         self._next_row = self._catalog.max_row() + 1
         self._free_rows = list(self._catalog.free_rows())
-        self._count(1)
+        self._count(log, 1)
 
     def is_dropping(self, name: str) -> bool:
         """Whether the catalog may still know a dropped log of that name."""
@@ -144,6 +146,7 @@ class Registry:
     def _load(self, record: LogRecord) -> Log:
         log = Log(record.id, record.row, record.name, _decode_config(record.config_json))
         log.epoch = record.epoch
+        log.created_ts = record.created_ts
         log.load_row(self._board.read(record.row), self._session)
         self._by_name[record.name] = log
         return log
@@ -159,6 +162,9 @@ class Registry:
         # The catalog may not know yet what was dropped last.
         return max(self._catalog.last_epoch(name), self._epoch_floor) + 1
 
-    def _count(self, change: int) -> None:
+    def _count(self, log: Log, change: int) -> None:
+        if log.config.stream is not msgspec.UNSET:
+            self.streams += change
+            return
         self.count += change
         self._board.topics = self.count

@@ -19,11 +19,14 @@ from topicsd.engine.log import Log
 from topicsd.model.commands import Append, Failed, Reply
 from topicsd.model.lease import Event
 from topicsd.model.record import ROW_DTYPE, complete, prefix
+from topicsd.model.stream import StreamWrite
 from topicsd.rules.leases import LeaseTable
 from topicsd.storage.catalog import Change
 from topicsd.storage.volume import Spot
 
 Ticket = Any
+# Rendered records, whichever door they came through.
+Write = Append | StreamWrite
 _TS_END = struct.Struct("<qI")
 # What staging a record changes in its log.
 _STAGED = ("head_seq", "next_seq", "live", "payload_bytes", "last_write_ts")
@@ -67,7 +70,7 @@ class Chunk:
             rows["end"] = rows["end"].astype(np.int64) + shift
             self.rows = [rows.tobytes()]
 
-    def add(self, command: Append, first_seq: int, ts: int) -> None:
+    def add(self, command: Write, first_seq: int, ts: int) -> None:
         """Render the records of one append behind what is staged."""
         end = self.spot.end + self.dat_bytes
         dat = complete(command.forms, first_seq, command.count, ts)
@@ -82,7 +85,7 @@ class Chunk:
         self.payload_bytes += command.payload_bytes
 
 
-def _rows(command: Append, first_seq: int, ts: int, end: int) -> bytes:
+def _rows(command: Write, first_seq: int, ts: int, end: int) -> bytes:
     """The rows of several records, with time and positions filled in."""
     rows = np.frombuffer(command.rows, dtype=ROW_DTYPE).copy()
     lengths = rows["end"].astype(np.int64) + len(prefix(0, ts)) - 1
@@ -129,6 +132,16 @@ class LeaseStage:
         self.waiting: list[tuple[Outcome, bool]] = []
 
 
+class StateStage:
+    """What a batch changes in a stream beside its records, and how to take that back."""
+
+    __slots__ = ("parts", "take_back")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.take_back: list[Callable[[], None]] = []
+
+
 class Batch:
     """One `apply`: chunks by log, catalog changes, and one outcome a command."""
 
@@ -144,6 +157,7 @@ class Batch:
         # Names of the topics that have a chunk.
         self.names: set[str] = set()
         self.leases: dict[Log, LeaseStage] = {}
+        self.states: dict[Log, StateStage] = {}
         # Names of the queues among them.
         self.leased: set[str] = set()
         self._saved: dict[Log, tuple[int, ...]] = {}
@@ -155,6 +169,25 @@ class Batch:
             self._saved[log] = tuple(getattr(log, field) for field in _STAGED)
             self.chunks[log] = chunk
             self.names.add(log.name)
+
+    def stage_state(self, log: Log, parts: list[bytes], take_back: Callable[[], None]) -> None:
+        """Make a change of a stream's state part of the batch."""
+        stage = self.states.setdefault(log, StateStage())
+        stage.parts += parts
+        stage.take_back.append(take_back)
+        self.names.add(log.name)
+        self.touched.add(log)
+
+    def undo_state(self, log: Log, error: Failed) -> None:
+        """Take back what was to change in a stream; its commands fail with `error`."""
+        for take_back in reversed(self.states.pop(log).take_back):
+            take_back()
+        self._fail(log, error)
+
+    def _fail(self, log: Log, error: Failed) -> None:
+        for outcome in self.outcomes:
+            if outcome.appended is log:
+                outcome.reply, outcome.appended = error, None
 
     def note_created(self, log: Log) -> None:
         """The change staged last creates a log for a write, and goes when the write fails."""
@@ -174,8 +207,6 @@ class Batch:
         """Take back all records staged for a log; their commands fail with `error`."""
         for field, value in zip(_STAGED, self._saved.pop(log), strict=True):
             setattr(log, field, value)
-        for outcome in self.outcomes:
-            if outcome.appended is log:
-                outcome.reply, outcome.appended = error, None
+        self._fail(log, error)
         self.names.discard(log.name)
         return self.chunks.pop(log)

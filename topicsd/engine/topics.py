@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topicsd.engine import connect, relocate, removal
-from topicsd.engine.log import Log
+from topicsd.engine.log import Log, state_of_row
 from topicsd.engine.space import refuse_when_full
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model import errors
@@ -28,10 +28,11 @@ from topicsd.model.commands import (
     TopicPut,
 )
 from topicsd.model.errors import TopicsError
+from topicsd.model.stream import StreamConfig
 from topicsd.model.topic import DEFAULT, TopicConfig, limits_of
 from topicsd.rules.floors import SEQ_BASE
 from topicsd.storage.board import NAMES, BoardRow
-from topicsd.storage.catalog import CreateLog, DropLog, UpdateConfig
+from topicsd.storage.catalog import AddStream, CreateLog, DropLog, UpdateConfig
 
 if TYPE_CHECKING:
     from topicsd.engine.engine import Engine
@@ -46,6 +47,7 @@ def apply_put(engine: Engine, batch: Batch, outcome: Outcome, command: PutTopic)
     if log is None:
         create(engine, batch, outcome, command.topic, command.config)
         return TopicPut(True, command.config)
+    _require_topic(log)
     config = command.config
     if not command.type_given:
         config = msgspec.structs.replace(config, type=log.config.type)
@@ -105,8 +107,21 @@ def apply_delete(
         engine.retention.notice(log, engine.clock.now_ms())
         if log.live:
             raise errors.topic_not_empty(log.name, log.live)
+    _require_topic(log)
     if engine.parking.park(outcome, command, engine.routes.by_source.get(log.id, [])):
         return None
+    return TopicDeleted(True, drop(engine, batch, outcome, log))
+
+
+def _require_topic(log: Log) -> None:
+    if log.config.stream is not msgspec.UNSET:
+        raise errors.topic_exists_incompatible(
+            log.name, f'"{log.name}" is a stream: use /v1/stream', type="stream"
+        )
+
+
+def drop(engine: Engine, batch: Batch, outcome: Outcome, log: Log) -> list[str]:
+    """Remove a log with all that belongs to it; returns the routers that went along."""
     routers_removed = connect.remove_of(engine, log)
     engine.registry.drop(log)
     engine.queues.drop(batch, log)
@@ -121,16 +136,26 @@ def apply_delete(
         engine.registry.settle_dropped(log)
 
     engine.commits.stage_change(batch, outcome, DropLog(log.id), settle)
-    return TopicDeleted(True, routers_removed)
+    return routers_removed
 
 
-def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: TopicConfig) -> Log:
-    """Bring a topic into existence; the reply waits for the catalog."""
-    limit = engine.settings.max_topics
-    if limit and engine.registry.count >= limit:
-        raise errors.throttled("max_topics", limit)
+def create(
+    engine: Engine,
+    batch: Batch,
+    outcome: Outcome,
+    name: str,
+    config: TopicConfig,
+    *,
+    epoch_above: int = 0,
+) -> Log:
+    """Bring a topic or stream into existence; the reply waits for the catalog."""
+    stream = None if config.stream is msgspec.UNSET else config.stream
+    _check_count(engine, streams=stream is not None)
     with refuse_when_full():
-        log = engine.registry.create(name, config)
+        log = engine.registry.create(name, config, epoch_above)
+    log.created_ts = engine.clock.now_ms()
+    if stream is not None and stream.fork is not None:
+        _begin_after(log, stream.fork.seq)
     # A log of this id whose creation a crash undid may have left files.
     engine.volume_of(log).discard_after(log.spot)
     engine.board.set_last_read(log.row, 0)
@@ -139,10 +164,12 @@ def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: To
         id=log.id,
         row=log.row,
         name=name,
-        kind="topic",
+        kind="topic" if stream is None else "stream",
         epoch=log.epoch,
         config_json=_config_json(config),
-        created_ts=engine.clock.now_ms(),
+        created_ts=log.created_ts,
+        state=state_of_row(log.to_row(), 0) if log.head_seq else None,
+        stream=None if stream is None else _catalogued(stream),
     )
 
     def settle() -> None:
@@ -151,6 +178,27 @@ def create(engine: Engine, batch: Batch, outcome: Outcome, name: str, config: To
 
     engine.commits.stage_change(batch, outcome, change, settle)
     return log
+
+
+def _check_count(engine: Engine, *, streams: bool) -> None:
+    if streams:
+        name, limit, count = "max_streams", engine.settings.max_streams, engine.registry.streams
+    else:
+        name, limit, count = "max_topics", engine.settings.max_topics, engine.registry.count
+    if limit and count >= limit:
+        raise errors.throttled(name, limit)
+
+
+def _begin_after(log: Log, seq: int) -> None:
+    """Number a new log's records on from `seq`: the earlier ones are another log's."""
+    log.head_seq, log.next_seq, log.earliest_seq = seq, seq + 1, seq + 1
+    log.delete_below = seq + 1
+    log.spot = log.spot._replace(base_seq=seq + 1)
+
+
+def _catalogued(stream: StreamConfig) -> AddStream:
+    source_id = None if stream.fork is None else stream.fork.source_id
+    return AddStream(source_id, stream.ttl_ms, stream.expires_ms)
 
 
 def uncreate(engine: Engine, batch: Batch, log: Log) -> None:

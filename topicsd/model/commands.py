@@ -15,6 +15,7 @@ from topicsd.model.errors import TopicsError
 from topicsd.model.jobs import QueueCommand, QueueReply
 from topicsd.model.match import Match
 from topicsd.model.router import RouterConfig
+from topicsd.model.stream import StreamCommand, StreamReply
 from topicsd.model.topic import TopicConfig
 
 # Where a watch session stands: topic name to (epoch, seq).
@@ -194,6 +195,7 @@ Command = (
     | GetRouter
     | ListRouters
     | CatchUp
+    | StreamCommand
 )
 
 
@@ -336,5 +338,6 @@ Reply = (
     | RouterFound
     | RoutersListed
     | CaughtUp
+    | StreamReply
     | Failed
 )

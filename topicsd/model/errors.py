@@ -18,16 +18,27 @@ STATUS: dict[str, int] = {
     "record_too_large": 400,
     "unauthorized": 401,
     "forbidden": 403,
+    "producer_fenced": 403,
     "not_found": 404,
     "topic_not_found": 404,
     "router_not_found": 404,
+    "stream_not_found": 404,
     "method_not_allowed": 405,
     "not_acceptable": 406,
     "request_timeout": 408,
+    "append_timeout": 408,
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "router_cycle": 409,
     "not_a_queue": 409,
+    "stream_conflict": 409,
+    "stream_closed": 409,
+    "stream_seq_conflict": 409,
+    "producer_gap": 409,
+    "content_type_mismatch": 409,
+    "stream_gone": 410,
+    "offset_gone": 410,
+    "precondition_failed": 412,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,
@@ -57,6 +68,8 @@ class TopicsError(Exception):
         self.retry_after_ms = retry_after_ms
         # How long the request stood in line, when that is why it was refused.
         self.throttle_wait_ms: float | None = None
+        # Header lines that one door adds to the refusal.
+        self.headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def status(self) -> int:
@@ -125,6 +138,13 @@ def request_timeout(message: str) -> TopicsError:
     return TopicsError("request_timeout", message)
 
 
+def append_timeout() -> TopicsError:
+    return TopicsError(
+        "append_timeout",
+        "append timed out; append outcome is unknown, check Stream-Next-Offset before retrying",
+    )
+
+
 def topic_exists_incompatible(topic: str, message: str, **detail: Any) -> TopicsError:
     return TopicsError("topic_exists_incompatible", message, {"topic": topic, **detail})
 
@@ -146,6 +166,66 @@ def too_many_jobs(count: int, limit: int) -> TopicsError:
         "batch_too_large",
         f"at most {limit} jobs can be named at once, not {count}",
         {"count": count, "max": limit},
+    )
+
+
+def stream_not_found(name: str) -> TopicsError:
+    return TopicsError("stream_not_found", f'stream "{name}" does not exist', {"stream": name})
+
+
+def stream_gone(name: str) -> TopicsError:
+    return TopicsError("stream_gone", f'stream "{name}" is deleted', {"stream": name})
+
+
+def stream_conflict(name: str, message: str) -> TopicsError:
+    return TopicsError("stream_conflict", f'stream "{name}": {message}', {"stream": name})
+
+
+def stream_closed(epoch: int, entries: int) -> TopicsError:
+    return TopicsError(
+        "stream_closed", "the stream is closed", {"epoch": epoch, "entries": entries}
+    )
+
+
+def stream_seq_conflict(seq: str, last: str) -> TopicsError:
+    return TopicsError(
+        "stream_seq_conflict",
+        "Stream-Seq must be greater than the last one",
+        {"received": seq, "last": last},
+    )
+
+
+def producer_fenced(epoch: int) -> TopicsError:
+    return TopicsError(
+        "producer_fenced", "a later epoch of this producer has written", {"epoch": epoch}
+    )
+
+
+def producer_gap(expected: int, received: int) -> TopicsError:
+    return TopicsError(
+        "producer_gap",
+        f"Producer-Seq {expected} was expected, not {received}",
+        {"expected": expected, "received": received},
+    )
+
+
+def content_type_mismatch(expected: str) -> TopicsError:
+    return TopicsError(
+        "content_type_mismatch",
+        f"the stream's content type is {expected}",
+        {"content_type": expected},
+    )
+
+
+def offset_gone(message: str, **detail: Any) -> TopicsError:
+    return TopicsError("offset_gone", message, detail or None)
+
+
+def precondition_failed(epoch: int, entries: int) -> TopicsError:
+    return TopicsError(
+        "precondition_failed",
+        "the stream's tail is not where If-Match says",
+        {"epoch": epoch, "entries": entries},
     )
 
 

@@ -142,6 +142,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Doc("outbound bytes after which a stream waits for its client", KIB, 64 * MIB)
     ] = 64 * KIB
 
+    stream_long_poll_ms: Annotated[
+        int | None, Doc("default and longest long poll of streams; unset = 3 s, 30 s", 1, 60_000)
+    ] = None
+    stream_offsets: Annotated[
+        Literal["auto", "padded", "base32"], Doc("spelling of stream offsets; auto = by path")
+    ] = "auto"
+    stream_durability: Annotated[
+        Literal["ephemeral", "memory", "disk", "fsync"], Doc("durability class of new streams")
+    ] = "fsync"
+    stream_max_body_bytes: Annotated[int, Doc("largest body of an append", KIB, GIB)] = 64 * MIB
+    stream_retention_age_ms: Annotated[
+        int, Doc("age at which entries of new streams are dropped; 0 = never", 0, U63_MAX)
+    ] = 0
+    stream_retention_bytes: Annotated[
+        int, Doc("payload bytes that new streams keep; 0 = all", 0, U63_MAX)
+    ] = 0
+    public_url: Annotated[
+        str, Doc("where clients reach this server; unset = what they put in Host")
+    ] = ""
+
     max_body_bytes: Annotated[int, Doc("largest request body", KIB, GIB)] = 64 * MIB
     max_batch_records: Annotated[int, Doc("records in one write", 1, 1_000_000)] = 10_000
     max_record_bytes: Annotated[int, Doc("bytes of data plus meta of one record", 1, 256 * MIB)] = (
@@ -160,6 +180,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_watch_topics: Annotated[int, Doc("topics in one watch session", 1, 100_000)] = 256
 
     max_topics: Annotated[int, Doc("topics; 0 = unlimited", 0, COUNT_MAX)] = 100_000
+    max_streams: Annotated[int, Doc("streams; 0 = unlimited", 0, COUNT_MAX)] = 0
     max_routers: Annotated[int, Doc("routers; 0 = unlimited", 0, COUNT_MAX)] = 10_000
     max_watch_sessions: Annotated[int, Doc("watch sessions; 0 = unlimited", 0, COUNT_MAX)] = 10_000
     max_sse_connections: Annotated[

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from topicsd.model import errors, names
+from topicsd.model.stream import StreamConfig
 
 TYPES = ("log", "queue")
 DISCARDS = ("old", "reject")
@@ -26,7 +27,7 @@ DELAY_MS_MAX = 86_400_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """All seventeen fields, resolved and clamped, in the order they are echoed."""
+    """All seventeen fields of a topic, resolved and clamped, in the order they are echoed."""
 
     type: Literal["log", "queue"] = "log"
     ttl_ms: int = 0
@@ -45,6 +46,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    # Of a durable stream only; left out of what is stored and echoed of a topic.
+    stream: StreamConfig | msgspec.UnsetType = msgspec.UNSET
 
 
 DEFAULT = TopicConfig()

@@ -13,11 +13,20 @@ from topicsd.model import errors
 from topicsd.model.clock import Clock
 from topicsd.model.settings import Settings
 from topicsd.reader.diff import DiffPage, DiffQuery, Losses, build_want, read_page
+from topicsd.reader.entries import EntryPage, EntryQuery, StreamStatus, read_entries
 from topicsd.reader.topics import Topics, TopicState, TopicSummary, TopicView
 from topicsd.rules import priority
 from topicsd.rules.floors import Floors
 from topicsd.storage import paths
-from topicsd.storage.board import FLAG_GAPS, FLAG_HOLES, Board, BoardMissing, BoardRow
+from topicsd.storage.board import (
+    FLAG_CLOSED,
+    FLAG_GAPS,
+    FLAG_GONE,
+    FLAG_HOLES,
+    Board,
+    BoardMissing,
+    BoardRow,
+)
 from topicsd.storage.catalog import CatalogReader
 from topicsd.storage.fs import Files
 from topicsd.storage.pick import Picked, pick
@@ -102,6 +111,56 @@ class Reader:
             if self._still_there(topic.row, row):
                 return page
         raise errors.not_ready(1.0)
+
+    def stream_status(self, topic: TopicView) -> StreamStatus | None:
+        """Where a stream stands right now; None when it was removed meanwhile."""
+        row = self._current(topic)
+        if row is None:
+            return None
+        return StreamStatus(
+            head_seq=row.head_seq,
+            closed=bool(row.flags & FLAG_CLOSED),
+            gone=bool(row.flags & FLAG_GONE),
+            accessed_ms=max(topic.created_ts, self.board.last_read(topic.row)),
+            payload_bytes=row.payload_bytes,
+            records=row.live,
+            last_write_ts=row.last_write_ts,
+        )
+
+    def entries(self, topic: TopicView, query: EntryQuery) -> EntryPage | None:
+        """Payloads after a position, in one log; None when it was removed meanwhile."""
+        for _ in range(RETRIES_MAX):
+            row = self._current(topic)
+            if row is None:
+                return None
+            snapshot = Snapshot(self._shelf, row, self._session)
+            try:
+                page = read_entries(snapshot, self._floors(snapshot), query)
+            except Stale:
+                continue
+            if self._still_there(topic.row, row):
+                return page
+        raise errors.not_ready(1.0)
+
+    def seek(self, topic: TopicView, ts_ms: int) -> int | None:
+        """The first seq written at or after a time; None when the log was removed."""
+        for _ in range(RETRIES_MAX):
+            row = self._current(topic)
+            if row is None:
+                return None
+            try:
+                return Snapshot(self._shelf, row, self._session).first_since(ts_ms)
+            except Stale:
+                continue
+        raise errors.not_ready(1.0)
+
+    def list_streams(
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+    ) -> list[tuple[TopicView, StreamStatus]]:
+        """Streams by name, after `after`; those that ended a moment ago are left out."""
+        page = self._topics.list_page(self.board, prefix, after, limit, allow, kind="stream")
+        found = [(topic, self.stream_status(topic)) for topic, _ in page]
+        return [(topic, status) for topic, status in found if status is not None]
 
     def pick(self, topic: TopicView, seqs: list[int]) -> list[Picked]:
         """Single records by ascending seqs, whatever their age, without those that are gone."""

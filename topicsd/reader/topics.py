@@ -31,6 +31,7 @@ class TopicView(msgspec.Struct, frozen=True):
     epoch: int
     # Whether a router copies into it; that changes the generation.
     derived: bool = False
+    created_ts: int = 0
 
 
 class TopicState(msgspec.Struct, frozen=True):
@@ -77,9 +78,16 @@ class Topics:
         return self._load(name, board)
 
     def list_page(
-        self, board: Board, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+        self,
+        board: Board,
+        prefix: str,
+        after: str,
+        limit: int,
+        allow: tuple[str, ...],
+        *,
+        kind: str = "topic",
     ) -> list[tuple[TopicView, BoardRow]]:
-        """Topics by name, with their board rows.
+        """Logs of a kind by name, with their board rows.
 
         A topic that vanished since the catalog was read is left out and another one takes
         its place, so that only the end of the list makes a page short.
@@ -87,7 +95,7 @@ class Topics:
         page: list[tuple[TopicView, BoardRow]] = []
         while len(page) < limit:
             wanted = limit - len(page)
-            found = self._records(prefix, after, wanted, allow)
+            found = self._records(prefix, after, wanted, allow, kind)
             for record in found:
                 row = board.read(record.row)
                 if row.log_id == record.id:
@@ -98,10 +106,10 @@ class Topics:
         return page
 
     def _records(
-        self, prefix: str, after: str, limit: int, allow: tuple[str, ...]
+        self, prefix: str, after: str, limit: int, allow: tuple[str, ...], kind: str
     ) -> list[LogRecord]:
         try:
-            return self._catalog.list_logs(prefix, after, limit, allow)
+            return self._catalog.list_logs(prefix, after, limit, allow, kind=kind)
         except CatalogMissing:
             return []
 
@@ -172,4 +180,5 @@ def _view(record: LogRecord, row: BoardRow) -> TopicView:
         _decode_config(record.config_json),
         record.epoch,
         bool(row.flags & FLAG_DERIVED),
+        record.created_ts,
     )

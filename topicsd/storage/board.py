@@ -99,6 +99,9 @@ CLASSES: Final = ("ephemeral", "memory", "disk", "fsync")
 CLASS_SHIFT: Final = 4
 # A router copies into this log: whoever reads it lets the copies catch up first.
 FLAG_DERIVED: Final = 256
+# A stream that takes no more entries, and one that is deleted but kept for its forks.
+FLAG_CLOSED: Final = 512
+FLAG_GONE: Final = 1024
 
 _ROW = struct.Struct("<" + "Q" * len(BoardRow._fields))
 _FIELDS = 8

@@ -11,7 +11,7 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
     24  body      entries, one after the other
 
     entry
-    0   kind      u8    APPEND, KEYS, DELETE, CREATE, LEASES, ROUTE
+    0   kind      u8    APPEND, KEYS, DELETE, CREATE, LEASES, ROUTE, STREAM
     4   length    u32   bytes of payload
     8   log_id    u64
     16  payload
@@ -45,6 +45,10 @@ lsn and length, so a frame copied or shifted elsewhere does not verify.
                    cursor there, the destination's next seq and last time were these. Seq
                    `trimmed`, unless 0, stands for what the source lost before it was copied.
 
+    STREAM payload: msgpack array (closed, last `Stream-Seq` or nil, the producer that sent
+                   this as (id, epoch, seq) or nil); of a log that is a stream, or is written
+                   like one. With `closed`, that producer is the one that closed it.
+
 Reading asks three questions in order: magic, length, checksum. What a failure means (a
 torn tail or a corrupt middle) is decided by `storage.replay`, not here.
 """
@@ -77,11 +81,15 @@ DELETE: Final = 3
 CREATE: Final = 4
 LEASES: Final = 5
 ROUTE: Final = 6
+STREAM: Final = 7
 
 _encode = msgspec.msgpack.encode
 _decode_keys = msgspec.msgpack.Decoder(list[tuple[str, int, int, int]]).decode
 _decode_route = msgspec.msgpack.Decoder(
     tuple[int, int, int, int, int, list[tuple[int, int]]]
+).decode
+_decode_stream = msgspec.msgpack.Decoder(
+    tuple[bool, str | None, tuple[str, int, int] | None]
 ).decode
 _decode_creation = msgspec.msgpack.Decoder(tuple[int, str, int, str, int]).decode
 
@@ -140,7 +148,16 @@ class RouteEntry(NamedTuple):
     totals: list[tuple[int, int]]
 
 
-Entry = AppendEntry | KeysEntry | DeleteEntry | CreateEntry | LeasesEntry | RouteEntry
+class StreamEntry(NamedTuple):
+    """What an append or a close changed in a stream beside its records."""
+
+    log_id: int
+    closed: bool
+    last_seq: str | None
+    producer: tuple[str, int, int] | None
+
+
+Entry = AppendEntry | KeysEntry | DeleteEntry | CreateEntry | LeasesEntry | RouteEntry | StreamEntry
 
 
 class Frame(NamedTuple):
@@ -203,6 +220,11 @@ def leases_parts(log_id: int, events: list[Event]) -> list[bytes]:
 def route_parts(entry: RouteEntry) -> list[bytes]:
     payload = _encode(entry[1:])
     return [ENTRY.pack(ROUTE, len(payload), entry.log_id), payload]
+
+
+def stream_parts(entry: StreamEntry) -> list[bytes]:
+    payload = _encode(entry[1:])
+    return [ENTRY.pack(STREAM, len(payload), entry.log_id), payload]
 
 
 def read(data: memoryview, position: int) -> Frame:
@@ -272,6 +294,10 @@ def _read_route(log_id: int, payload: memoryview) -> RouteEntry:
     return RouteEntry(log_id, *_decode_route(payload))
 
 
+def _read_stream(log_id: int, payload: memoryview) -> StreamEntry:
+    return StreamEntry(log_id, *_decode_stream(payload))
+
+
 _READERS: dict[int, Callable[[int, memoryview], Entry]] = {
     APPEND: _read_append,
     KEYS: _read_keys,
@@ -279,4 +305,5 @@ _READERS: dict[int, Callable[[int, memoryview], Entry]] = {
     CREATE: _read_create,
     LEASES: _read_leases,
     ROUTE: _read_route,
+    STREAM: _read_stream,
 }

@@ -100,7 +100,7 @@ class Snapshot:
         row = self.row
         if not row.ttl_ms or row.live == 0:
             return row.ttl_floor
-        floor = self._first_alive(now_ms - row.ttl_ms)
+        floor = self.first_since(now_ms - row.ttl_ms)
         if floor <= row.earliest_seq:
             return row.ttl_floor
         if row.flags & (FLAG_HOLES | FLAG_GAPS) == FLAG_HOLES:
@@ -229,7 +229,7 @@ class Snapshot:
                 yield region, low, min(low + window, high)
                 low, window = low + window, min(4 * window, WINDOW_ROWS_MAX)
 
-    def _first_alive(self, oldest_ts: int) -> int:
+    def first_since(self, oldest_ts: int) -> int:
         """The first seq with ts >= oldest_ts, from the earliest one on."""
         bases = self.bases()
         for index in range(self.find(self.row.earliest_seq), len(bases)):

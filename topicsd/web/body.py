@@ -33,12 +33,12 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-def check_head(request: Request, max_body_bytes: int) -> None:
+def check_head(request: Request, max_body_bytes: int, *, any_type: bool = False) -> None:
     """Refuse from the head alone: 415 for another content type, 413 for a length too large."""
     length = request.headers.get("content-length")
     if length is None and request.headers.get("transfer-encoding") is None:
         return
-    if request.method in _WITH_BODY and length != "0":
+    if request.method in _WITH_BODY and length != "0" and not any_type:
         found = request.headers.get("content-type") or ""
         # The first comparison is the common spelling; the second ignores case and parameters.
         if found != _JSON and found.partition(";")[0].strip().lower() != _JSON:

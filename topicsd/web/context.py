@@ -15,6 +15,7 @@ from topicsd.model.clock import Clock
 from topicsd.model.errors import TopicsError
 from topicsd.model.settings import Settings
 from topicsd.web.gate import Gate
+from topicsd.web.live.entries import Shared
 from topicsd.web.live.pages import Pages
 from topicsd.web.live.session import Sessions
 from topicsd.web.live.synced import SyncedHeads
@@ -46,6 +47,7 @@ class Context:
         )
         # What connections that stay open share.
         self.pages = Pages(reader)
+        self.entries = Shared()
         self.synced = SyncedHeads(port, reader)
         self.sessions = Sessions(port)
         self.streams: set[Tunnel] = set()

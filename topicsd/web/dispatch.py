@@ -15,7 +15,7 @@ from topicsd.web import auth, body
 from topicsd.web.context import Context
 from topicsd.web.errors import refusal
 from topicsd.web.live.tunnel import Opening
-from topicsd.web.reply import Reply, compress
+from topicsd.web.reply import PREFLIGHT_HEADERS, SHARED_HEADERS, STREAM_CODINGS, Reply, compress
 from topicsd.web.request import Request
 from topicsd.web.route import KEYED, OPEN, Route
 from topicsd.web.routes import SERIES, Path, find_path
@@ -40,6 +40,9 @@ async def answer(
     _account(request, context, reply.status)
     if isinstance(reply, Opening):
         return reply
+    if not request.path.startswith("/v0/"):
+        reply = compress(reply, request.headers.get("accept-encoding"), STREAM_CODINGS)
+        return reply._replace(headers=reply.headers + SHARED_HEADERS)
     return compress(reply, request.headers.get("accept-encoding"))
 
 
@@ -69,7 +72,7 @@ async def _serve(request: Request, context: Context, receive: Receive | None) ->
     try:
         if receive is not None:
             content = await receive()
-            limit = context.settings.max_body_bytes
+            limit = body_limit(route, context)
             request.body = body.decode_content(request, content, limit)
         return await route.handler(request, context)
     finally:
@@ -97,13 +100,27 @@ def admit(request: Request, context: Context) -> Route | None:
         raise errors.method_not_allowed(request.method[:20], path.allowed)
     if context.gate.draining and route.scope != OPEN and not route.always:
         raise errors.shutting_down()
-    body.check_head(request, settings.max_body_bytes)
+    body.check_head(request, body_limit(route, context), any_type=route.any_body)
     request.params = path.params
     if path.router is not None:
         request.name = names.check_router_name(path.router)
+    elif path.stream is not None:
+        request.name = _check_stream(request, path.stream)
     elif path.name is not None:
         request.name = names.check_topic_name(path.name)
     return route
+
+
+def body_limit(route: Route, context: Context) -> int:
+    settings = context.settings
+    return settings.stream_max_body_bytes if route.any_body else settings.max_body_bytes
+
+
+def _check_stream(request: Request, name: str) -> str:
+    """A name that no stream can have is refused where one would get it, and else not found."""
+    if request.method == "PUT" or names.is_stream_name(name):
+        return names.check_stream_name(name)
+    raise errors.stream_not_found(name[:300])
 
 
 def _needs_key(path: Path | None, probe_auth: bool) -> bool:
@@ -123,4 +140,7 @@ def _authorize(request: Request, path: Path, route: Route | None) -> None:
 def _options(request: Request) -> Reply:
     path = find_path(request.path)
     allowed = path.allowed if path is not None else []
-    return Reply(204, b"", (("allow", ", ".join(allowed)),))
+    headers: tuple[tuple[str, str], ...] = (("allow", ", ".join(allowed)),)
+    if path is not None and path.stream is not None:
+        headers += (("access-control-allow-methods", ", ".join(allowed)), *PREFLIGHT_HEADERS)
+    return Reply(204, b"", headers)

@@ -17,7 +17,7 @@ def refusal(error: TopicsError, elapsed_us: int) -> Reply:
     if error.detail is not None:
         envelope["detail"] = error.detail
     reply = json_reply(error.status, {"error": envelope}, elapsed_us, error.throttle_wait_ms)
-    return reply._replace(headers=tuple(_headers(error)))
+    return reply._replace(headers=(*_headers(error), *error.headers))
 
 
 def _headers(error: TopicsError) -> list[tuple[str, str]]:

@@ -35,3 +35,5 @@ class Route(NamedTuple):
     always: bool = False
     # Whether a key may come as `?token=`, for clients that cannot send headers.
     token_in_query: bool = False
+    # Whether a body may be of any type and as large as streams take it.
+    any_body: bool = False

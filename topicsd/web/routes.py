@@ -33,6 +33,7 @@ from topicsd.web.v0 import (
     write,
     ws,
 )
+from topicsd.web.v1 import create, listing, reads, writes
 
 _PATHS_REMEMBERED = 1024
 
@@ -269,6 +270,36 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
+STREAM_ROUTES: tuple[Route, ...] = tuple(
+    Route(method, path, scope, handler, f"{summary}{at}", any_body=True)
+    for path, at in (("/v1/stream/:stream", ""), ("/:stream", ", at a path of its own"))
+    for method, scope, handler, summary in (
+        ("PUT", "write", create.put_stream, "create or fork a stream"),
+        ("POST", "write", writes.post_stream, "append to a stream, or close it"),
+        ("GET", "read", reads.get_stream_entries, "read a stream"),
+        ("DELETE", "delete", writes.delete_stream, "remove a stream"),
+    )
+)
+ROUTES = (
+    *ROUTES,
+    *STREAM_ROUTES,
+    Route(
+        "GET",
+        "/v1/stream/:stream/pk/:key",
+        "read",
+        reads.get_stream_entries,
+        "read the entries of a stream that have a key",
+    ),
+    Route("GET", "/v1/streams", "read", listing.list_streams, "list streams, page by page"),
+    Route("GET", "/health", OPEN, probes.get_health, "whether the process answers"),
+)
+
+# First segments that are no streams.
+RESERVED = frozenset(
+    {"v0", "v1", "console", "docs", "healthz", "readyz", "health", "favicon.ico", "__ds", ""}
+)
+
+
 class Path(NamedTuple):
     """A known path: its rows by method, and what stands for its variables."""
 
@@ -278,12 +309,17 @@ class Path(NamedTuple):
     @property
     def name(self) -> str | None:
         """The topic or router that the path names."""
-        return self.params.get("topic", self.router)
+        return self.params.get("topic", self.params.get("stream", self.router))
 
     @property
     def router(self) -> str | None:
         """The router that the path names."""
         return self.params.get("router")
+
+    @property
+    def stream(self) -> str | None:
+        """The stream that the path names."""
+        return self.params.get("stream")
 
     def find_route(self, method: str) -> Route | None:
         return self.methods.get("GET" if method == "HEAD" else method)
@@ -321,10 +357,23 @@ def find_path(path: str) -> Path | None:
     # Bytes that are not UTF-8 become U+FFFD, which no literal segment and no name contains.
     segments = tuple(unquote(segment, errors="replace") for segment in path.split("/"))
     for pattern, methods in _PATTERNS.items():
-        if len(pattern) == len(segments):
+        if len(pattern) == len(segments) and ":stream" not in pattern:
             params = _match(pattern, segments)
             if params is not None:
                 return Path(methods, params)
+    return _find_stream(segments)
+
+
+def _find_stream(segments: tuple[str, ...]) -> Path | None:
+    """A stream's path: its name may have any number of segments."""
+    if segments[:3] == ("", "v1", "stream") and len(segments) > 3:
+        rest = segments[3:]
+        if len(rest) > 2 and rest[-2] == "pk":
+            params = {"stream": "/".join(rest[:-2]), "key": rest[-1]}
+            return Path(_PATTERNS["", "v1", "stream", ":stream", "pk", ":key"], params)
+        return Path(_PATTERNS["", "v1", "stream", ":stream"], {"stream": "/".join(rest)})
+    if len(segments) > 1 and segments[1] not in RESERVED:
+        return Path(_PATTERNS["", ":stream"], {"stream": "/".join(segments[1:])})
     return None
 
 

@@ -56,6 +56,13 @@ from topicsd.storage.catalog.rows import (
     Segment,
     WatchRecord,
 )
+from topicsd.storage.catalog.streams import (
+    AddStream,
+    KeepForForks,
+    SavedProducer,
+    SavedState,
+    SaveStreams,
+)
 from topicsd.storage.catalog.writer import CatalogWriter
 
 __all__ = [
@@ -63,6 +70,7 @@ __all__ = [
     "WATCH_IDLE",
     "WATCH_INTERRUPTED",
     "WATCH_OPEN",
+    "AddStream",
     "AddWatch",
     "BoardState",
     "CatalogChanged",
@@ -80,6 +88,7 @@ __all__ = [
     "ForgetKeys",
     "Gap",
     "InterruptWatches",
+    "KeepForForks",
     "KeyRecord",
     "LogRecord",
     "LogState",
@@ -96,7 +105,10 @@ __all__ = [
     "SaveRoutes",
     "SaveSegment",
     "SaveState",
+    "SaveStreams",
     "SaveWatches",
+    "SavedProducer",
+    "SavedState",
     "Segment",
     "SetMeta",
     "UpdateConfig",

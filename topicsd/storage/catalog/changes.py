@@ -23,6 +23,7 @@ from topicsd.storage.catalog.rows import (
     Segment,
     WatchRecord,
 )
+from topicsd.storage.catalog.streams import APPLY_STREAMS, AddStream, StreamChange, add_stream
 
 EPOCH_FLOOR = "epoch_floor"
 
@@ -36,6 +37,9 @@ class CreateLog:
     epoch: int
     config_json: str
     created_ts: int
+    # For a log that does not begin with seq 1.
+    state: LogState | None = None
+    stream: AddStream | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,7 @@ Change = (
     | DropWatches
     | InterruptWatches
     | RouterChange
+    | StreamChange
 )
 
 _CREATE_LOG = """
@@ -242,6 +247,10 @@ def _create_log(connection: apsw.Connection, change: CreateLog) -> None:
             change.created_ts,
         ),
     )
+    if change.state is not None:
+        connection.execute(_SAVE_STATE, change.state)
+    if change.stream is not None:
+        add_stream(connection, change.id, change.stream)
 
 
 def _update_config(connection: apsw.Connection, change: UpdateConfig) -> None:
@@ -362,4 +371,5 @@ APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     DropWatches: _drop_watches,
     InterruptWatches: _interrupt_watches,
     **APPLY_ROUTERS,
+    **APPLY_STREAMS,
 }

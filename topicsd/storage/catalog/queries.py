@@ -28,10 +28,11 @@ from topicsd.storage.catalog.rows import (
     Segment,
     WatchRecord,
 )
+from topicsd.storage.catalog.streams import FIND_PRODUCER, FIND_STATE, LIST_FORKS, LIST_MORTAL
 
 _LOG = "SELECT id, row, name, kind, epoch, config, created_ts FROM logs"
-_PAGE_FROM = f"{_LOG} WHERE name >= ? AND name < ? ORDER BY name LIMIT ?"
-_PAGE_AFTER = f"{_LOG} WHERE name > ? AND name < ? ORDER BY name LIMIT ?"
+_PAGE_FROM = f"{_LOG} WHERE kind = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?"
+_PAGE_AFTER = f"{_LOG} WHERE kind = ? AND name > ? AND name < ? ORDER BY name LIMIT ?"
 _SEGMENTS = """
 SELECT log_id, base_seq, rows, bytes, payload_bytes, live_rows,
        first_ts, last_ts, sealed_ts, checksum, state
@@ -51,7 +52,9 @@ _STATES = f"SELECT {', '.join(BOOT_COLUMNS)} FROM logs WHERE id > ? ORDER BY id 
 _BOARD = """
 SELECT row, config -> '$.ttl_ms',
        EXISTS (SELECT 1 FROM gaps WHERE log_id = logs.id),
-       json_extract(config, '$.durability'), json_extract(config, '$.type'), {}
+       json_extract(config, '$.durability'), json_extract(config, '$.type'),
+       coalesce((SELECT closed FROM stream_states WHERE log_id = logs.id), 0),
+       coalesce((SELECT gone FROM streams WHERE log_id = logs.id), 0), {}
 FROM logs WHERE id >= ? ORDER BY id LIMIT ?
 """.format(", ".join(BOOT_COLUMNS))
 _FREE_ROWS = """
@@ -116,9 +119,15 @@ class Queries:
         return log
 
     def list_logs(
-        self, prefix: str, after: str, limit: int, allow: tuple[str, ...] = ()
+        self,
+        prefix: str,
+        after: str,
+        limit: int,
+        allow: tuple[str, ...] = (),
+        *,
+        kind: str = "topic",
     ) -> list[LogRecord]:
-        """Up to `limit` logs named after `after`, in byte order of their names.
+        """Up to `limit` logs of a kind named after `after`, in byte order of their names.
 
         Names start with `prefix` and with one of `allow`; an empty `allow` allows all. The
         cost is that of the page and of the prefixes, not of the number of logs.
@@ -127,16 +136,20 @@ class Queries:
         for start in plan_prefixes(prefix, allow or ("",)):
             if len(page) >= limit:
                 break
-            page += self._page(start, after, limit - len(page))
+            page += self._page(kind, start, after, limit - len(page))
         return page
 
-    def _page(self, prefix: str, after: str, limit: int) -> list[LogRecord]:
+    def _page(self, kind: str, prefix: str, after: str, limit: int) -> list[LogRecord]:
         # One lower bound, chosen here: given two, SQLite may seek by the worse one.
         sql, low = (_PAGE_AFTER, after) if after >= prefix else (_PAGE_FROM, prefix)
-        return [LogRecord._make(row) for row in self._rows(sql, low, after_prefix(prefix), limit)]
+        rows = self._rows(sql, kind, low, after_prefix(prefix), limit)
+        return [LogRecord._make(row) for row in rows]
 
-    def count_logs(self) -> int:
-        return int(self._rows("SELECT count(*) FROM logs")[0][0])
+    def count_logs(self, kind: str | None = None) -> int:
+        """All logs, or those of one kind."""
+        if kind is None:
+            return int(self._rows("SELECT count(*) FROM logs")[0][0])
+        return int(self._rows("SELECT count(*) FROM logs WHERE kind = ?", kind)[0][0])
 
     def list_segments(self, log_id: int) -> list[Segment]:
         """All segments of a log, oldest first."""
@@ -178,6 +191,24 @@ class Queries:
     def list_routers(self) -> list[RouterRecord]:
         """Every router, the oldest first."""
         return [RouterRecord._make(row) for row in self._rows(LIST_ROUTERS)]
+
+    def find_stream_state(self, log_id: int) -> tuple[int, str | None, str | None] | None:
+        """Whether a log is closed, its last `Stream-Seq` and its closer, as JSON."""
+        rows = self._rows(FIND_STATE, log_id)
+        return rows[0] if rows else None
+
+    def find_producer(self, log_id: int, producer: str) -> tuple[int, int] | None:
+        """Epoch and seq of a producer's last append."""
+        rows = self._rows(FIND_PRODUCER, log_id, producer)
+        return rows[0] if rows else None
+
+    def list_forks(self) -> list[tuple[int, int]]:
+        """Every fork: (source log id, log id)."""
+        return self._rows(LIST_FORKS)
+
+    def list_mortal(self, after_id: int, limit: int) -> list[int]:
+        """Ids of streams that end by themselves, in order."""
+        return [row[0] for row in self._rows(LIST_MORTAL, after_id, limit)]
 
     def next_router_id(self) -> int:
         """Greater than the id of any router there ever was."""
@@ -225,11 +256,19 @@ class Queries:
 
     def load_board(self, first_id: int = 0, limit: int = -1) -> Iterator[BoardState]:
         """Stream what the board shows of each log, as the last checkpoint left it."""
-        for row, ttl_ms, has_gaps, durability, kind, log_id, _, epoch, *state in self._stream(
-            _BOARD, first_id, limit
-        ):
-            found = LogState(log_id, *state)
-            yield BoardState(row, int(ttl_ms), bool(has_gaps), durability, kind, epoch, found)
+        for found in self._stream(_BOARD, first_id, limit):
+            row, ttl_ms, has_gaps, durability, kind, closed, gone, log_id, _, epoch, *state = found
+            yield BoardState(
+                row,
+                int(ttl_ms),
+                bool(has_gaps),
+                durability,
+                kind,
+                bool(closed),
+                bool(gone),
+                epoch,
+                LogState(log_id, *state),
+            )
 
     def find_board_state(self, log_id: int) -> BoardState | None:
         """The checkpointed state of one log."""

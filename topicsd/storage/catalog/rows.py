@@ -52,6 +52,8 @@ class BoardState(NamedTuple):
     has_gaps: bool
     durability: str
     kind: str
+    closed: bool
+    gone: bool
     epoch: int
     state: LogState
 

@@ -16,11 +16,11 @@ from topicsd.model.topic import U64_MAX
 from topicsd.reader import DiffQuery
 from topicsd.web import body
 from topicsd.web.context import Context
+from topicsd.web.find import get_topic_view
 from topicsd.web.follow import follow
 from topicsd.web.reply import Reply, encode
 from topicsd.web.request import Request
 from topicsd.web.throttle import pass_throttle
-from topicsd.web.v0.find import get_topic_view
 
 if TYPE_CHECKING:
     from topicsd.reader import DiffPage

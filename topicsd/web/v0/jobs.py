@@ -17,10 +17,10 @@ from topicsd.model.jobs import JobsListed, ListedJob, ListJobs, Redrive, Redrive
 from topicsd.model.provenance import Origin, find_origin
 from topicsd.web import auth, body
 from topicsd.web.context import Context
+from topicsd.web.find import get_topic_view
 from topicsd.web.paging import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, decode_cursor, encode_cursor
 from topicsd.web.reply import Reply, encode, json_reply
 from topicsd.web.request import Request
-from topicsd.web.v0.find import get_topic_view
 
 if TYPE_CHECKING:
     from topicsd.reader import TopicView

@@ -27,6 +27,7 @@ from topicsd.model.watch import (
 from topicsd.rules.resume import BadId, Cursors, EventId, decode_id, resolve
 from topicsd.web import auth, body
 from topicsd.web.context import Context
+from topicsd.web.find import get_topic_view
 from topicsd.web.live import sse
 from topicsd.web.live.prefixes import list_names
 from topicsd.web.live.session import Session
@@ -36,7 +37,6 @@ from topicsd.web.reply import Reply as HttpReply
 from topicsd.web.reply import json_reply
 from topicsd.web.request import Request
 from topicsd.web.throttle import pass_throttle
-from topicsd.web.v0.find import get_topic_view
 
 if TYPE_CHECKING:
     from topicsd.reader import TopicView

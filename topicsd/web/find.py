@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 
 async def get_topic_view(context: Context, name: str) -> TopicView:
-    """The topic, or `topic_not_found`; a miss is checked with the engine once.
+    """The topic, or `topic_not_found`; streams of anything but JSON are not topics."""
+    topic = await find_view(context, name)
+    if topic is None:
+        raise errors.topic_not_found(name)
+    return topic
+
+
+async def find_view(context: Context, name: str) -> TopicView | None:
+    """The log of that name; a miss is checked with the engine once.
 
     One that routers copy into has what their sources held at the request (spec 2.4).
     """
@@ -22,9 +30,7 @@ async def get_topic_view(context: Context, name: str) -> TopicView:
     topic = context.reader.find_topic(name)
     if topic is None and await _exists(context, name):
         topic = context.reader.find_topic(name)
-    if topic is None:
-        raise errors.topic_not_found(name)
-    if topic.derived:
+    if topic is not None and topic.derived:
         await _catch_up(context, name)
     return topic
 
