@@ -22,6 +22,7 @@ _EXAMPLES = {
     "cold_dir",
     "ephemeral_dir",
     "wal_shards",
+    "stream_long_poll_ms",
     "test_clock_file",
     "test_lag_file",
     "test_min_heartbeat_ms",

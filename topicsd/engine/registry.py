@@ -65,7 +65,7 @@ class Registry:
             log = self._by_name.get(record.name) or self._load(record)
         return log if log is not None and log.id == log_id else None
 
-    def create(self, name: str, config: TopicConfig, epoch_above: int = 0) -> Log:
+    def create(self, name: str, config: TopicConfig, *, epoch_above: int = 0) -> Log:
         """A new, empty log; the caller hands the change to the clerk."""
         row = self._take_row()
         epoch = max(self._next_epoch(name), epoch_above + 1)

@@ -152,7 +152,7 @@ def create(
     stream = None if config.stream is msgspec.UNSET else config.stream
     _check_count(engine, streams=stream is not None)
     with refuse_when_full():
-        log = engine.registry.create(name, config, epoch_above)
+        log = engine.registry.create(name, config, epoch_above=epoch_above)
     log.created_ts = engine.clock.now_ms()
     if stream is not None and stream.fork is not None:
         _begin_after(log, stream.fork.seq)

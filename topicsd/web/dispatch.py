@@ -18,7 +18,7 @@ from topicsd.web.live.tunnel import Opening
 from topicsd.web.reply import PREFLIGHT_HEADERS, SHARED_HEADERS, STREAM_CODINGS, Reply, compress
 from topicsd.web.request import Request
 from topicsd.web.route import KEYED, OPEN, Route
-from topicsd.web.routes import SERIES, Path, find_path
+from topicsd.web.routes import SERIES, Path, find_path, is_stream_door
 
 _log = logging.getLogger("topicsd.web")
 
@@ -40,7 +40,7 @@ async def answer(
     _account(request, context, reply.status)
     if isinstance(reply, Opening):
         return reply
-    if not request.path.startswith("/v0/"):
+    if is_stream_door(request.path):
         reply = compress(reply, request.headers.get("accept-encoding"), STREAM_CODINGS)
         return reply._replace(headers=reply.headers + SHARED_HEADERS)
     return compress(reply, request.headers.get("accept-encoding"))

@@ -57,12 +57,15 @@ _PHRASES = {
     409: "It conflicts with what is there",
     413: "The body is too large",
     415: "The body is not JSON",
+    410: "Gone",
+    412: "The tail is elsewhere",
     422: "The topic is full",
     429: "A limit is reached",
     500: "A bug, or corrupt bytes",
     503: "Not ready, or stopping",
     507: "The disk is full",
 }
+_TEXT = {"type": "string"}
 _PATH_PARAMETERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "topic": (NAME, "Name of the topic, compared byte for byte.", "jobs"),
     "router": (
@@ -70,6 +73,12 @@ _PATH_PARAMETERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "Name of the router, compared byte for byte.",
         "orders->audit",
     ),
+    "stream": (
+        _TEXT,
+        "Name of the stream; may have several segments, its slashes raw or as `%2F`.",
+        "chat/42",
+    ),
+    "key": (_TEXT, "A routing key, percent-encoded.", "user-42"),
     "wid": (
         {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22}$"},
         "The session, as `POST /v0/watch` named it.",
@@ -138,6 +147,14 @@ def _operation(route: Route, components: Components) -> dict[str, Any]:
                 }
             },
         }
+    if described.requests:
+        content["requestBody"] = {
+            "required": False,
+            "content": {
+                media: {"schema": {"type": "string"}, "example": text}
+                for media, text in described.requests.items()
+            },
+        }
     return content
 
 
@@ -185,6 +202,8 @@ def _replies(described: Operation, components: Components) -> dict[str, Any]:
     replies = {"200": {"description": "Done", "content": content}}
     if described.creates:
         replies["201"] = {"description": "Done, and the topic was created", "content": content}
+    for status, text in described.statuses.items():
+        replies[status] = {"description": text, "content": {}}
     return replies
 
 

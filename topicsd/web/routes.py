@@ -33,7 +33,7 @@ from topicsd.web.v0 import (
     write,
     ws,
 )
-from topicsd.web.v1 import create, listing, reads, writes
+from topicsd.web.v1 import rows as streams
 
 _PATHS_REMEMBERED = 1024
 
@@ -267,33 +267,13 @@ ROUTES: tuple[Route, ...] = (
         "this API, as an OpenAPI 3.1 document",
         described.DOCUMENT,
     ),
+    Route("GET", "/health", OPEN, probes.get_health, "liveness probe", described.HEALTH),
+    *streams.ROWS,
 )
 
 
-STREAM_ROUTES: tuple[Route, ...] = tuple(
-    Route(method, path, scope, handler, f"{summary}{at}", any_body=True)
-    for path, at in (("/v1/stream/:stream", ""), ("/:stream", ", at a path of its own"))
-    for method, scope, handler, summary in (
-        ("PUT", "write", create.put_stream, "create or fork a stream"),
-        ("POST", "write", writes.post_stream, "append to a stream, or close it"),
-        ("GET", "read", reads.get_stream_entries, "read a stream"),
-        ("DELETE", "delete", writes.delete_stream, "remove a stream"),
-    )
-)
-ROUTES = (
-    *ROUTES,
-    *STREAM_ROUTES,
-    Route(
-        "GET",
-        "/v1/stream/:stream/pk/:key",
-        "read",
-        reads.get_stream_entries,
-        "read the entries of a stream that have a key",
-    ),
-    Route("GET", "/v1/streams", "read", listing.list_streams, "list streams, page by page"),
-    Route("GET", "/health", OPEN, probes.get_health, "whether the process answers"),
-)
-
+# Paths that are not the door of streams, nor its refusals.
+_OWN_PATHS = ("/v0", "/docs", "/healthz", "/readyz", "/console")
 # First segments that are no streams.
 RESERVED = frozenset(
     {"v0", "v1", "console", "docs", "healthz", "readyz", "health", "favicon.ico", "__ds", ""}
@@ -349,6 +329,11 @@ def _build_patterns() -> dict[tuple[str, ...], dict[str, Route]]:
 _PATTERNS = _build_patterns()
 # The number under which a row's requests are counted; 0 is for what matches no row.
 SERIES = {(route.method, route.path): number for number, route in enumerate(ROUTES, start=1)}
+
+
+def is_stream_door(path: str) -> bool:
+    """Whether browsers of any origin may read what is answered here."""
+    return not path.startswith(_OWN_PATHS)
 
 
 @lru_cache(_PATHS_REMEMBERED)

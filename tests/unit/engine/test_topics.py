@@ -79,8 +79,8 @@ def test_epochs_rise_even_before_the_catalog_knows(driver: Driver) -> None:
     epochs = []
     create = driver.engine.registry.create
 
-    def note(name: str, config: TopicConfig) -> object:
-        log = create(name, config)
+    def note(name: str, config: TopicConfig, *, epoch_above: int) -> object:
+        log = create(name, config, epoch_above=epoch_above)
         epochs.append(log.epoch)
         return log
 

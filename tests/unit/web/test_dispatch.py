@@ -30,7 +30,7 @@ def bearer(token: str) -> dict[str, str]:
     ("method", "target"),
     [
         ("GET", "/v0/topics"),
-        ("GET", "/nowhere"),
+        ("GET", "/v0/nowhere"),
         ("PATCH", "/v0/topics/a"),
         ("POST", "/v0/topics/%2F"),
     ],
@@ -67,7 +67,7 @@ def test_without_keys_the_header_is_ignored() -> None:
         ("writer", "HEAD", "/v0/topics/a", 403),
         ("writer", "POST", "/v0/topics/a", 201),
         ("writer", "PATCH", "/v0/topics/a", 405),
-        ("writer", "GET", "/nowhere", 404),
+        ("writer", "GET", "/v0/nowhere", 404),
         ("tenant", "POST", "/v0/topics/t1:x", 201),
         ("tenant", "POST", "/v0/topics/t3:x", 403),
         ("tenant", "PATCH", "/v0/topics/t3:x", 405),
@@ -91,7 +91,7 @@ def test_403_comes_before_415_and_the_body() -> None:
 def test_404_and_405_come_before_415() -> None:
     """A wrong content type is not the first thing wrong."""
     world, headers = World(), {"content-type": "text/plain"}
-    assert world.ask("POST", "/nowhere", b"x", headers).status == 404
+    assert world.ask("POST", "/v0/nowhere", b"x", headers).status == 404
     assert world.ask("POST", "/v0/topics", b"x", headers).status == 405
     assert world.ask("POST", "/v0/topics/%2F", b"x", headers).status == 415
 

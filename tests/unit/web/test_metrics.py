@@ -81,7 +81,7 @@ def test_a_draining_worker_answers() -> None:
 def test_requests_are_counted_by_route_and_status() -> None:
     """Also those that were refused, and those that no route takes."""
     world = World()
-    for target in ("/v0/topics", "/v0/topics", "/v0/topics/absent", "/nowhere"):
+    for target in ("/v0/topics", "/v0/topics", "/v0/topics/absent", "/v0/nowhere"):
         world.ask("GET", target)
     counts = {
         (row["method"], row["route"], row["status"]): row["latency_us"]["count"]

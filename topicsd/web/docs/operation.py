@@ -32,6 +32,10 @@ class Operation(NamedTuple):
     # The answer in another content type, by that type: an example of its text.
     texts: dict[str, str] = {}
     creates: bool = False
+    # A body that is not one of our types: an example by content type.
+    requests: dict[str, str] = {}
+    # Answers without a body beside 200, and what they mean.
+    statuses: dict[str, str] = {}
     # The connection then speaks another protocol; `texts` are its messages.
     switches: bool = False
     errors: tuple[str, ...] = ()

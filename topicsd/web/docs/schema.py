@@ -16,6 +16,8 @@ from topicsd.web.docs.shapes import TopicConfigEcho
 
 _REFERENCE = "#/components/schemas/"
 # Replies always have all fields of these types, whatever the type's defaults.
+# What a topic never has; the door of streams tells it in its own words.
+_INTERNAL = frozenset({"stream"})
 _COMPLETE = frozenset({TopicConfigEcho})
 
 
@@ -60,12 +62,11 @@ class Components:
         if name not in self.schemas:
             schema: dict[str, Any] = {"type": "object", "description": info.cls.__doc__ or ""}
             self.schemas[name] = schema
-            schema["properties"] = {
-                field.encode_name: self._field(name, field) for field in info.fields
-            }
+            fields = [field for field in info.fields if field.name not in _INTERNAL]
+            schema["properties"] = {field.encode_name: self._field(name, field) for field in fields}
             schema["required"] = [
                 field.encode_name
-                for field in info.fields
+                for field in fields
                 if field.required or field.name in REQUIRED.get(name, ()) or info.cls in _COMPLETE
             ]
             if name in ANY_OF:

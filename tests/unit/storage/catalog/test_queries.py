@@ -130,10 +130,10 @@ def test_limit_zero_is_an_empty_page(named: CatalogWriter) -> None:
 @pytest.mark.parametrize("sql", [_PAGE_FROM, _PAGE_AFTER])
 def test_list_seeks_by_name(writer: CatalogWriter, sql: str) -> None:
     """Both bounds go to the index and nothing is sorted."""
-    plan = writer._rows(f"EXPLAIN QUERY PLAN {sql}", "a", "b", 10)
+    plan = writer._rows(f"EXPLAIN QUERY PLAN {sql}", "topic", "a", "b", 10)
     assert len(plan) == 1
     assert "INDEX" in plan[0][3]
-    assert "(name>? AND name<?)" in plan[0][3]
+    assert "(kind=? AND name>? AND name<?)" in plan[0][3]
 
 
 def test_count_logs(named: CatalogWriter) -> None:
