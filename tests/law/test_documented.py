@@ -23,6 +23,7 @@ _EXAMPLES = {
     "ephemeral_dir",
     "wal_shards",
     "stream_long_poll_ms",
+    "public_url",
     "test_clock_file",
     "test_lag_file",
     "test_min_heartbeat_ms",

@@ -64,7 +64,12 @@ class Reader:
         return self._board
 
     def find_topic(self, name: str) -> TopicView | None:
-        """The topic of that name as it is now, or None."""
+        """The log of records of that name as it is now, or None."""
+        found = self.find_log(name)
+        return found if found is not None and found.has_records else None
+
+    def find_log(self, name: str) -> TopicView | None:
+        """The same, also when it holds bytes that are no records."""
         return self._topics.find(name, self.board)
 
     def state(self, topic: TopicView) -> TopicState | None:

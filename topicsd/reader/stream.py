@@ -67,7 +67,7 @@ class StreamView:
             spans = [Span(self.topic, U64_MAX)]
             fork = self.config.fork
             while fork is not None:
-                source = self._reader.find_topic(fork.source)
+                source = self._reader.find_log(fork.source)
                 if source is None or source.log_id != fork.source_id:
                     raise errors.stream_not_found(self.topic.name)
                 spans.append(Span(source, min(fork.seq, spans[-1].until_seq)))

@@ -33,6 +33,12 @@ class TopicView(msgspec.Struct, frozen=True):
     derived: bool = False
     created_ts: int = 0
 
+    @property
+    def has_records(self) -> bool:
+        """Whether what it holds is JSON, which the door of topics speaks."""
+        stream = self.config.stream
+        return stream is msgspec.UNSET or stream.is_json
+
 
 class TopicState(msgspec.Struct, frozen=True):
     """What `GET /v0/topics/:topic` reports beside the configuration (API 1.2)."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def get_topic_view(context: Context, name: str) -> TopicView:
     """The topic, or `topic_not_found`; streams of anything but JSON are not topics."""
     topic = await find_view(context, name)
-    if topic is None:
+    if topic is None or not topic.has_records:
         raise errors.topic_not_found(name)
     return topic
 
@@ -27,9 +27,9 @@ async def find_view(context: Context, name: str) -> TopicView | None:
     One that routers copy into has what their sources held at the request (spec 2.4).
     """
     context.check_readable()
-    topic = context.reader.find_topic(name)
+    topic = context.reader.find_log(name)
     if topic is None and await _exists(context, name):
-        topic = context.reader.find_topic(name)
+        topic = context.reader.find_log(name)
     if topic is not None and topic.derived:
         await _catch_up(context, name)
     return topic

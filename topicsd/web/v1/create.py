@@ -61,7 +61,7 @@ async def put_stream(request: Request, context: Context) -> Reply:
 
 def _build_tail(request: Request, context: Context, reply: StreamPut) -> str:
     """Where the stream ends; right after a fork that is a position of its source."""
-    topic = context.reader.find_topic(request.name)
+    topic = context.reader.find_log(request.name)
     position = Position(reply.epoch, reply.entries)
     if topic is not None and topic.epoch == reply.epoch:
         position = StreamView(context.reader, topic).position(reply.entries)

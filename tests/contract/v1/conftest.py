@@ -1,0 +1,55 @@
+"""Clients of the stream door, and names of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.contract.conftest import token_of
+from tests.harness.server import Server
+from tests.harness.streams import Streams
+
+
+@pytest.fixture(scope="session")
+def streams(server: Server) -> Iterator[Streams]:
+    """The mount at /v1/stream of the shared server."""
+    client = Streams(server)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def free(server: Server) -> Iterator[Streams]:
+    """The free paths of the shared server."""
+    client = Streams(server, root="/")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def mortal_streams(mortal: Server) -> Iterator[Streams]:
+    """Streams of the server that tests may restart and crash."""
+    client = Streams(mortal)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def streams_as(guarded: Server) -> Iterator[Callable[[str], Streams]]:
+    """Streams of the guarded server, by the name of a key."""
+    with ExitStack() as stack:
+
+        def client(key: str) -> Streams:
+            opened = Streams(guarded, token_of(key) if key else "")
+            stack.callback(opened.close)
+            return opened
+
+        yield client
+
+
+@pytest.fixture
+def name(topic: str) -> str:
+    """A stream name no other test uses."""
+    return f"s-{topic}"
