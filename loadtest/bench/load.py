@@ -49,12 +49,19 @@ class Side(NamedTuple):
 
 
 def alternate(
-    rounds: int, *plans: Plan, between: Callable[[], None] = lambda: None
+    rounds: int,
+    *plans: Plan,
+    before: Callable[[], None] = lambda: None,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[Side, ...]:
-    """Run the plans in turn, `rounds` times each; `between` is called after every turn."""
+    """Run the plans in turn, `rounds` times each.
+
+    `before` is called before each plan of each round, `between` after every round.
+    """
     sides = tuple(Side([]) for _ in plans)
     for _ in range(rounds):
         for side, plan in zip(sides, plans, strict=True):
+            before()
             side.results.append(run_plan(plan))
         between()
     return sides

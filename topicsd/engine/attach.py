@@ -142,6 +142,7 @@ def apply_leave(engine: Engine, batch: Batch, outcome: Outcome, command: Leave) 
     watches, now_ms = engine.watches, engine.clock.now_ms()
     watches.workers.discard(command.worker)
     engine.streams.leave(batch, outcome, command.worker)
+    engine.claims.leave(command.worker)
     for watch in list(watches.claimed.values()):
         for claim in [each for each in watch.claims if each.command.worker == command.worker]:
             watch.claims.remove(claim)

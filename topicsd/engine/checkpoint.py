@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topicsd.engine.log import Rolled, state_of_row
+from topicsd.engine.pace import Pace
 from topicsd.engine.sealing import seal_segment
 from topicsd.storage import place, wal
 from topicsd.storage.catalog import (
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 CHECKPOINT_LSN = "checkpoint_lsn"
 # How many expired idempotency keys a checkpoint forgets at least, if there are any.
 FORGET_KEYS_MIN = 10_000
+# A checkpoint under way makes way for commands until this many times the log that makes one due
+# is written since: replay is bounded by it.
+BEHIND_FACTOR = 2
 
 
 class Job:
@@ -92,7 +96,8 @@ class Job:
             engine.volumes[tier].sync(
                 {(log_id, base) for at, log_id, base in self.segments if at == tier}
             )
-        sealed = [seal_segment(engine, each) for each in rolled]
+        pace = Pace(lambda: engine.turns, lambda: engine.checkpoints.behind)
+        sealed = [seal_segment(engine, each, pace) for each in rolled]
         changes = self._changes([save for save in sealed if save])
         engine.clerk.wait(engine.clerk.submit(changes))
         wal.remove(engine.files, self.retired)
@@ -141,6 +146,11 @@ class Checkpoints:
     @property
     def running(self) -> bool:
         return self._job is not None
+
+    @property
+    def behind(self) -> bool:
+        """Whether a checkpoint under way has taken too long."""
+        return self._has_written(BEHIND_FACTOR)
 
     def ring(self) -> None:
         self._engine.notify()
@@ -194,14 +204,21 @@ class Checkpoints:
             return True
         if not engine.dirty and not self.trash:
             return False
-        counters = engine.wal.counters
-        if counters.bytes_written - self._wal_bytes > settings.checkpoint_bytes:
-            return True
-        # Replay takes time by bytes and by frames: both are bounded.
-        if counters.frames - self._wal_frames > settings.checkpoint_frames:
+        if self._has_written(1):
             return True
         return (
             engine.clock.monotonic_us() // 1000 - self._begun_ms > settings.checkpoint_interval_ms
+        )
+
+    def _has_written(self, times: int) -> bool:
+        """Whether the log has grown enough for so many checkpoints since the last one began.
+
+        Replay takes time by bytes and by frames: both are bounded.
+        """
+        counters, settings = self._engine.wal.counters, self._engine.settings
+        return (
+            counters.bytes_written - self._wal_bytes > times * settings.checkpoint_bytes
+            or counters.frames - self._wal_frames > times * settings.checkpoint_frames
         )
 
     def _begin(self) -> Job:

@@ -69,6 +69,13 @@ class Claims:
                 log.name, clock.now_ms() + width, clock.monotonic_us() + width * 1000
             )
 
+    def leave(self, worker: int) -> None:
+        """Drop the claims of a worker that is lost: nobody would work on what they get."""
+        for log_id in self._windows:
+            queue = self._engine.queues.find(log_id)
+            if queue is not None:
+                queue.waiting = [each for each in queue.waiting if each.command.worker != worker]
+
     def next_end_us(self) -> int | None:
         """When the next window ends, by the monotonic clock."""
         return min((window.ends_us for window in self._windows.values()), default=None)

@@ -187,6 +187,8 @@ class Engine:
         self.dirty: dict[int, int] = {}
         self.total_bytes = 0
         self.first_lsn = 0
+        # How many batches of commands were applied; others see by it that commands come.
+        self.turns = 0
         self._lock_fd = -1
 
     def recover(self) -> RecoverySummary:
@@ -231,6 +233,7 @@ class Engine:
 
     def apply(self, batch: Sequence[tuple[Ticket, Command]]) -> list[tuple[Ticket, Reply]]:
         """Apply commands in order as one commit; return the replies that are ready."""
+        self.turns += 1
         ready: list[tuple[Ticket, Reply]] = []
         work = Batch()
         for ticket, command in batch:

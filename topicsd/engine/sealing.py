@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topicsd.engine.log import Log, Rolled
+from topicsd.engine.pace import Pace
 from topicsd.model.record import DELETED
 from topicsd.storage import place, segment, tags
 from topicsd.storage.catalog import SaveSegment, Segment
@@ -60,7 +61,7 @@ class Ages:
         engine.dirty[log.row] = log.id
 
 
-def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
+def seal_segment(engine: Engine, rolled: Rolled, pace: Pace) -> SaveSegment | None:
     """Seal one segment; None when its log was deleted meanwhile.
 
     A seal vouches for every byte. Rows that this process did not write itself may have
@@ -74,30 +75,36 @@ def seal_segment(engine: Engine, rolled: Rolled) -> SaveSegment | None:
     try:
         vouch = not any(shelf.open(key).check_rows(0, unverified))
         counts = (spot.rows, spot.end)
-        segment.seal(engine.files, root, spot.log_id, spot.base_seq, counts, vouch=vouch)
+        segment.seal(engine.files, root, spot.log_id, spot.base_seq, counts, vouch=vouch, pace=pace)
         shelf.forget()
         region = shelf.open(key)
         if vouch:
             _write_tags(engine, root, region)
+            pace()
     except FileNotFoundError:
         return None
     if resident:
         return None
     rows = region.rows[: spot.rows]
-    sizes = payload_sizes(region, 0, spot.rows)
     live = rows["deleted"] != DELETED
+    # What the seal was made from need not be added up again.
+    seal = region.seal if vouch else None
+    if seal is not None and live.all():
+        payload_bytes = seal.payload_bytes
+    else:
+        payload_bytes = int(payload_sizes(region, 0, spot.rows)[live].sum())
     return SaveSegment(
         Segment(
             log_id=spot.log_id,
             base_seq=spot.base_seq,
             rows=spot.rows,
             bytes=spot.end,
-            payload_bytes=int(sizes[live].sum()),
+            payload_bytes=payload_bytes,
             live_rows=int(np.count_nonzero(live)),
             first_ts=int(rows["ts"][0]),
             last_ts=int(rows["ts"][-1]),
             sealed_ts=engine.clock.now_ms(),
-            checksum=segment.rows_sum(rows),
+            checksum=segment.rows_sum(rows) if seal is None else seal.rows_sum,
             state="sealed",
         )
     )

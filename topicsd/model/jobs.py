@@ -9,12 +9,16 @@ import msgspec
 
 
 class ClaimJobs(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Lease up to `max` jobs to a node (API 10.2); a `lease_ms` of 0 is the queue's own."""
+    """Lease up to `max` jobs to a node (API 10.2); a `lease_ms` of 0 is the queue's own.
+
+    A claim that waits for others is dropped when its worker leaves.
+    """
 
     topic: str
     node: str
     max: int
     lease_ms: int
+    worker: int = 0
 
 
 class AckJobs(msgspec.Struct, array_like=True, tag=True, frozen=True):

@@ -57,12 +57,21 @@ SUM_BLOCK: Final = 65536
 # Rows under one sum: few, because a look-up by tag touches single rows far apart.
 SUM_ROWS: Final = 256
 
-assert _FOOTER.size == FOOTER_BYTES
+# Rows looked at together: few enough for the caches, and for who waits meanwhile.
+WINDOW_ROWS: Final = 8192
+_GROUP: Final = SUM_ROWS * ROW_BYTES
+
+assert _FOOTER.size == FOOTER_BYTES and WINDOW_ROWS % SUM_ROWS == 0
 
 _hash = xxhash.xxh3_64_intdigest
 Rows = npt.NDArray[np.void]
 Sizes = npt.NDArray[np.int64]
+Pace = Callable[[], None]
 _META_LABEL_BYTES = len(b',"meta":')
+
+
+def _no_pause() -> None:
+    """The pace of those whom nobody waits for."""
 
 
 class Seal(NamedTuple):
@@ -125,18 +134,35 @@ def rows_sum(rows: Rows) -> int:
     return _hash(row_sums(rows).tobytes())
 
 
-def row_sums(rows: Rows) -> npt.NDArray[np.uint64]:
+def row_sums(rows: Rows, pace: Pace = _no_pause) -> npt.NDArray[np.uint64]:
     """One sum per `SUM_ROWS` rows, whatever was deleted since."""
-    # Group by group: a copy of a million rows would keep the engine's thread waiting.
-    starts = range(0, len(rows), SUM_ROWS)
-    sums = [_hash(_undeleted(rows[start : start + SUM_ROWS])) for start in starts]
+    sums: list[int] = []
+    # In windows: a copy of a million rows would keep the engine's thread waiting.
+    for start in range(0, len(rows), WINDOW_ROWS):
+        content = memoryview(_undeleted(rows[start : start + WINDOW_ROWS]))
+        sums += [_hash(content[at : at + _GROUP]) for at in range(0, len(content), _GROUP)]
+        pace()
     return np.array(sums, dtype="<u8")
 
 
-def block_sums(dat: memoryview) -> npt.NDArray[np.uint64]:
+def block_sums(dat: memoryview, pace: Pace = _no_pause) -> npt.NDArray[np.uint64]:
     """One sum per 64 KiB of records; the last block may be shorter."""
-    sums = [_hash(dat[start : start + SUM_BLOCK]) for start in range(0, len(dat), SUM_BLOCK)]
+    sums: list[int] = []
+    for start in range(0, len(dat), SUM_BLOCK):
+        sums.append(_hash(dat[start : start + SUM_BLOCK]))
+        pace()
     return np.array(sums, dtype="<u8")
+
+
+def _payload_total(rows: Rows, base_seq: int, pace: Pace) -> int:
+    """Payload bytes of all rows of a segment."""
+    total = start = 0
+    for first in range(0, len(rows), WINDOW_ROWS):
+        window = rows[first : first + WINDOW_ROWS]
+        total += int(payload_sizes(window, base_seq + first, start).sum())
+        start = int(window["end"][-1])
+        pace()
+    return total
 
 
 def _undeleted(rows: Rows) -> bytearray:
@@ -172,16 +198,18 @@ def digits(values: Sizes) -> Sizes:
     return np.searchsorted(powers, values, side="right").astype(np.int64) + 1
 
 
-def build_footer(rows: Rows, dat: memoryview, base_seq: int, *, vouch: bool = True) -> bytes:
-    """Sums and footer, to be written right after the rows.
+def build_footer(
+    rows: Rows, dat: memoryview, base_seq: int, *, vouch: bool = True, pace: Pace = _no_pause
+) -> bytes:
+    """Sums and footer, to be written right after the rows; `pace` is called now and then.
 
     Without `vouch` the sum of the rows is wrong on purpose: the seal then says where the
     segment ends, and readers verify every record by itself.
     """
-    of_rows = row_sums(rows).tobytes()
-    sums = of_rows + block_sums(dat).tobytes()
+    of_rows = row_sums(rows, pace).tobytes()
+    sums = of_rows + block_sums(dat, pace).tobytes()
     row_sum = _hash(of_rows) ^ (not vouch)
-    payload = int(payload_sizes(rows, base_seq, 0).sum()) if vouch else 0
+    payload = _payload_total(rows, base_seq, pace) if vouch else 0
     totals = (len(rows), len(dat), row_sum, _hash(sums), payload)
     head = _FOOTER.pack(SEAL_MAGIC, SEAL_VERSION, *totals, 0)[: FOOTER_BYTES - 8]
     return sums + head + struct.pack("<Q", _hash(head))
@@ -229,6 +257,7 @@ def seal(
     counts: tuple[int, int],
     *,
     vouch: bool = True,
+    pace: Pace = _no_pause,
 ) -> None:
     """Write the footer of a segment that will not grow, and make both files durable.
 
@@ -241,7 +270,7 @@ def seal(
         row_bytes = files.read_at(idx_fd, rows * ROW_BYTES, place.IDX_HEADER_BYTES)
         dat = files.read_at(dat_fd, dat_bytes, 0)
         found = np.frombuffer(row_bytes, dtype=ROW_DTYPE)
-        footer = build_footer(found, memoryview(dat), base_seq, vouch=vouch)
+        footer = build_footer(found, memoryview(dat), base_seq, vouch=vouch, pace=pace)
         position = place.IDX_HEADER_BYTES + rows * ROW_BYTES
         files.write_at(idx_fd, footer, position)
         files.truncate(idx_fd, position + len(footer))

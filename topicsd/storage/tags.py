@@ -33,6 +33,8 @@ assert len(LABEL) == _WORD <= _BEHIND
 
 def sort_rows(region: Region, first: int, stop: int) -> tuple[Rows, npt.NDArray[np.bytes_]]:
     """The tagged ones of rows `first` to `stop` (exclusive) in the order of their tags."""
+    if not region.rows["tag_len"][first:stop].any():
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype="S1")
     starts, lengths = _spans_between(region, first, stop)
     inside = np.flatnonzero(_inside(region, starts, lengths))
     tagged = inside + first

@@ -192,6 +192,32 @@ def test_a_lost_worker_gives_everything_back(driver: Driver) -> None:
     assert isinstance(driver.run(OpenWork("q", WORKER, 2, "w", 5, 0))[0], Failed)
 
 
+def test_a_claim_whose_worker_is_lost_gets_nothing(driver: Driver) -> None:
+    """What it would have got goes to those who are still there, or stays ready."""
+    make_queue(driver, 4, claim_jitter_ms=50)
+    driver.run(Join(WORKER), Join(WORKER + 1))
+    claims = [ClaimJobs("q", "dead", 4, 0, WORKER), ClaimJobs("q", "alive", 3, 0, WORKER + 1)]
+    assert late(driver, *claims) == []
+    driver.engine.apply([(9, Leave(WORKER))])
+    driver.clock.advance(50)
+    ((ticket, reply),) = driver.engine.tick()
+    assert ticket == 1 and isinstance(reply, JobsClaimed)
+    assert reply.seqs == [1, 2, 3]
+    assert counts(driver) == (1, 3, 0, 0)
+
+
+def test_a_window_of_lost_workers_only_leases_nothing(driver: Driver) -> None:
+    """It ends like any other, for nobody."""
+    make_queue(driver, 4, claim_jitter_ms=50)
+    driver.run(Join(WORKER))
+    late(driver, ClaimJobs("q", "dead", 4, 0, WORKER))
+    driver.engine.apply([(9, Leave(WORKER))])
+    driver.clock.advance(50)
+    assert driver.engine.tick() == []
+    assert counts(driver) == (4, 0, 0, 0)
+    assert driver.engine.wants_tick_us() is None
+
+
 def test_the_total_of_leases_is_kept(driver: Driver) -> None:
     """What metrics say follows claims, acks, deletes, expiry and the end of a queue."""
     make_queue(driver, 5, lease_ms=1000)

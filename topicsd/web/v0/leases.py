@@ -70,7 +70,8 @@ async def post_claim(request: Request, context: Context) -> Reply:
     if context.throttle.pressed:
         await pass_throttle(request, context, [request.name])
     context.check_writable()
-    reply = await context.port.submit(ClaimJobs(request.name, asked.node, wanted, lease_ms))
+    command = ClaimJobs(request.name, asked.node, wanted, lease_ms, context.port.worker)
+    reply = await context.port.submit(command)
     assert isinstance(reply, JobsClaimed)
     jobs = read_jobs(context, request.name, reply)
     times = (context.elapsed_us(request) / 1000, request.throttle_wait_us / 1000)
