@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.contract.conftest import token_of
 from tests.harness.server import Server
+from tests.harness.sse import Watching
 from tests.harness.streams import Streams
 
 
@@ -37,12 +37,14 @@ def mortal_streams(mortal: Server) -> Iterator[Streams]:
 
 
 @pytest.fixture
-def streams_as(guarded: Server) -> Iterator[Callable[[str], Streams]]:
-    """Streams of the guarded server, by the name of a key."""
+def streams_as(
+    guarded: Server, watching_as: Callable[[str], Watching]
+) -> Iterator[Callable[[str], Streams]]:
+    """Streams of the guarded server, by the name of a key; no name is no key."""
     with ExitStack() as stack:
 
         def client(key: str) -> Streams:
-            opened = Streams(guarded, token_of(key) if key else "")
+            opened = Streams(guarded, watching_as(key).token if key else "")
             stack.callback(opened.close)
             return opened
 
