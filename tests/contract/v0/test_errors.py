@@ -17,20 +17,23 @@ BODY = b'{"records":[{"data":1}]}'
         "/v0",
         "/v0/",
         "/v0/nothing",
-        "/v2/topics",
         "/v0/topics/a/b",
         "/v0/topics/a/diff/c",
         "/v0/Topics",
-        "/V0/topics",
         "/favicon.ico",
         "/v0/health/x",
         "//v0/topics",
-        "/%00",
     ],
 )
 def test_unknown_paths_are_not_found(api: Api, path: str) -> None:
     """API 0.6: 404 in the envelope."""
     refused(api.request("GET", path), 404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["/v2/topics", "/V0/topics", "/%00", "/nowhere"])
+def test_other_paths_are_streams_that_are_not_there(api: Api, path: str) -> None:
+    """Streams spec 2: an unreserved first segment is a stream's name."""
+    refused(api.request("GET", path), 404, "stream_not_found")
 
 
 @pytest.mark.parametrize(

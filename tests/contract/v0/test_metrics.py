@@ -332,7 +332,7 @@ def test_every_request_and_record_is_counted_whichever_worker_served_it(api: Api
         good(api.append("counted", number, number), 200 if number else 201)
     page = good(api.diff("counted"))
     refused(api.state("absent-for-metrics"), 404, "topic_not_found")
-    refused(api.request("GET", "/nowhere"), 404, "not_found")
+    refused(api.request("GET", "/v0/nowhere"), 404, "not_found")
     after = snapshot(api)
 
     def grown(method: str, route: str, status: str) -> int:

@@ -21,11 +21,13 @@ AsKey = Callable[[str], Api]
 
 GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC)]
 SCOPED = [route for route in GUARDED if route.scope != KEYED]
-NAMED = [route for route in GUARDED if ":topic" in route.path or ":router" in route.path]
+_NAMES = (":topic", ":router", ":stream")
+NAMED = [route for route in GUARDED if any(name in route.path for name in _NAMES)]
 # Guarded rows without a name in the path, and how a key's prefixes bind them.
 UNNAMED = {
     "GET /v0/topics": "the listing is filtered (test_auth.py)",
     "GET /v0/routers": "the listing is filtered (test_routers.py)",
+    "GET /v1/streams": "the listing is filtered (contract/v1/test_list.py)",
     "GET /v0/metrics": "numbers of the instance; only the scope counts",
     "POST /v0/write": "every name in the body is checked (NAMES_IN_BODIES)",
     "POST /v0/watch": "every name and prefix in the body is checked (test_watch_auth.py)",
@@ -69,8 +71,9 @@ def name_of(route: Route) -> str:
 
 
 def path_of(path: str, topic: str) -> str:
-    path = path.replace(":topic", topic).replace(":router", topic)
-    return path.replace(":wid", "wid_BuRguGorNdVFWNQULz-rrw")
+    for name in _NAMES:
+        path = path.replace(name, topic)
+    return path.replace(":wid", "wid_BuRguGorNdVFWNQULz-rrw").replace(":key", "k")
 
 
 def call(api: Api, route: Route, topic: str, **headers: str) -> httpx.Response:
@@ -127,7 +130,7 @@ def list_names(document: dict[str, Any], schema: dict[str, Any]) -> Iterator[str
     """The dotted places of a request schema that hold the name of a topic."""
     while "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    for field, member in schema["properties"].items():
+    for field, member in schema.get("properties", {}).items():
         if member.get("pattern") == TOPIC_PATTERN:
             yield field
         inner = member.get("items", member)

@@ -124,7 +124,7 @@ PARTIAL = [
 ] + [{**TRIPLE, "producer_id": ""}]
 
 
-@pytest.mark.parametrize("headers", PARTIAL, ids=lambda headers: "+".join(headers))
+@pytest.mark.parametrize("headers", PARTIAL, ids="+".join)
 @pytest.mark.parametrize("closing", [None, "true"])
 def test_a_partial_triple_is_400(
     streams: Streams, name: str, headers: dict[str, str], closing: str | None
