@@ -11,8 +11,10 @@ STAMP := $(VENV)/.installed
 EXTRAS := test,dev,bench
 PYTEST_ARGS ?=
 BROWSERS := chromium chromium-browser google-chrome
+CONFORMANCE := tests/conformance
+NODE_STAMP := $(CONFORMANCE)/node_modules/.installed
 
-.PHONY: help setup run tools browser test lint bench jdk clean
+.PHONY: help setup run tools browser node test conformance lint bench jdk clean
 
 help:
 	@echo "make setup  create .venv and install everything (idempotent)"
@@ -20,6 +22,8 @@ help:
 	@echo "make test   run the whole test suite (PYTEST_ARGS=... to narrow it)"
 	@echo "make lint   ruff, mypy and the import law"
 	@echo "make bench  measure speed and memory against the goals"
+	@echo "make conformance  run the official Durable Streams suite (URL=... for another server)"
+	@echo "make node   find or install Node 18 or newer and that suite, for tests only"
 	@echo "make jdk    find or install Java 17 or newer, for Spark only"
 	@echo "make clean  remove everything that can be made again, except data"
 
@@ -58,10 +62,29 @@ browser:
 	    echo "installing chromium"; apt-get update -qq; \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || true
 
-test: setup tools browser
+# The official suite of the streams protocol and its client come from npm, at the versions of the
+# lock file. Unlike the browser they are never left out: without Node the tests fail.
+node: $(NODE_STAMP)
+	@:
+
+$(NODE_STAMP): $(CONFORMANCE)/package.json $(CONFORMANCE)/package-lock.json
+	@suits() { command -v node npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; }; \
+	suits || { \
+	    [ "$$(id -u)" = 0 ] || { echo "install Node 18 or newer first: apt-get install nodejs npm" >&2; exit 1; }; \
+	    echo "installing nodejs and npm"; apt-get update -qq; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null; \
+	    suits || { echo "the tests need Node 18 or newer, and npm" >&2; exit 1; }; }
+	@echo "installing the official suite into $(CONFORMANCE)/node_modules"
+	@npm ci --prefix $(CONFORMANCE) --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+test: setup tools browser node
 	@ignore=; command -v $(BROWSERS) >/dev/null || { ignore=--ignore=tests/browser; \
 	    trap 'echo "SKIPPED tests/browser: no Chromium here; apt-get install chromium" >&2' EXIT; }; \
 	$(BIN)/python -m pytest $$ignore $(PYTEST_ARGS)
+
+conformance: setup node
+	@$(BIN)/python -m tests.conformance $(URL)
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -83,5 +106,5 @@ jdk:
 	    || apt-get install -y -qq default-jre-headless >/dev/null
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
