@@ -1,4 +1,4 @@
-"""The fast lane: plain POSTs to `/v0/topics/...` served without Sanic's request machinery.
+"""The fast lane: plain POSTs to topics and streams, without Sanic's request machinery.
 
 Sanic's own path costs most of a small request. `LaneProtocol` looks at the bytes of an idle
 connection first: when they start a plain request (HTTP/1.1, one Content-Length, nothing that
@@ -35,13 +35,14 @@ from topicsd.web.live.tunnel import Tunnel
 from topicsd.web.reply import Reply, build_response
 from topicsd.web.request import Request
 
-START = b"POST /v0/topics/"
+STARTS = (b"POST /v0/topics/", b"POST /v1/stream/")
 PENDING_BYTES_MAX = 65_536
 
 _HEAD_END = b"\r\n\r\n"
 # Only characters that no URL parser treats specially.
 _REQUEST_LINE = re.compile(
-    r"POST (?P<path>/v0/topics/[A-Za-z0-9._:%/-]*)(?:\?(?P<query>[A-Za-z0-9._:%=&-]*))? HTTP/1\.1"
+    r"POST (?P<path>/(?:v0/topics|v1/stream)/[A-Za-z0-9._:%/-]*)"
+    r"(?:\?(?P<query>[A-Za-z0-9._:%=&-]*))? HTTP/1\.1"
 )
 _UNUSUAL = frozenset({"transfer-encoding", "expect", "upgrade", "content-encoding"})
 _KEEP_ALIVE = {"keep-alive": True, "close": False}
@@ -102,7 +103,8 @@ class LaneProtocol(HttpProtocol):
         super().__init__(**arguments)
         self._http = None
         self._context = get_context(self.app)
-        self._limit = self._context.settings.max_body_bytes
+        settings = self._context.settings
+        self._limit = min(settings.max_body_bytes, settings.stream_max_body_bytes)
         self._pending: bytes | bytearray = b""
         self._head: Head | None = None
         self._drive: Drive[Reply] | None = None
@@ -129,7 +131,7 @@ class LaneProtocol(HttpProtocol):
             self._tunnel.receive(data)
         elif self._drive is not None or self._pending:
             self._queue(data)
-        elif data.startswith(START) and self._is_idle():
+        elif data.startswith(STARTS) and self._is_idle():
             self._time = monotonic()
             self._pending = data
             self._pump()

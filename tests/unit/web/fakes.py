@@ -177,6 +177,8 @@ class FakeReader:
         topic = self.store.topics.get(name)
         return topic.view if topic else None
 
+    find_log = find_topic
+
     def touch(self, view: TopicView) -> None:
         self.touched.append(view.name)
 

@@ -87,8 +87,13 @@ def render_data(view: StreamView, parts: list[bytes]) -> bytes:
     content = b"".join(parts)
     if not is_text(view.config.content_type):
         return b"event: data\ndata:%b\n\n" % base64.b64encode(content)
-    lines = b"".join(b"data:%b\n" % line for line in _LINE_BREAK.split(content))
+    lines = b"".join(map(_line, _LINE_BREAK.split(content)))
     return b"event: data\n%b\n" % lines
+
+
+def _line(text: bytes) -> bytes:
+    """A line of data; a client takes one blank after the colon for ours."""
+    return b"data:%b%b\n" % (b" " if text[:1] == b" " else b"", text)
 
 
 def render_control(view: StreamView, page: StreamPage, start: Start) -> bytes:
