@@ -34,6 +34,7 @@ from topicsd.web.v0 import (
     ws,
 )
 from topicsd.web.v1 import create, listing, reads, writes
+from topicsd.web.v1.reserved import RESERVED_ROUTES
 
 _PATHS_REMEMBERED = 1024
 
@@ -283,6 +284,7 @@ STREAM_ROUTES: tuple[Route, ...] = tuple(
 ROUTES = (
     *ROUTES,
     *STREAM_ROUTES,
+    *RESERVED_ROUTES,
     Route(
         "GET",
         "/v1/stream/:stream/pk/:key",
@@ -368,6 +370,8 @@ def _find_stream(segments: tuple[str, ...]) -> Path | None:
     """A stream's path: its name may have any number of segments."""
     if segments[:3] == ("", "v1", "stream") and len(segments) > 3:
         rest = segments[3:]
+        if rest[0] == "__ds":
+            return None
         if len(rest) > 2 and rest[-2] == "pk":
             params = {"stream": "/".join(rest[:-2]), "key": rest[-1]}
             return Path(_PATTERNS["", "v1", "stream", ":stream", "pk", ":key"], params)
