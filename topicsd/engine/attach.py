@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topicsd.engine import wakes
 from topicsd.engine.commit import THIS_BATCH
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.engine.watches import (
@@ -143,6 +144,7 @@ def apply_leave(engine: Engine, batch: Batch, outcome: Outcome, command: Leave) 
     watches.workers.discard(command.worker)
     engine.streams.leave(batch, outcome, command.worker)
     engine.claims.leave(command.worker)
+    wakes.leave(engine, batch, command.worker)
     for watch in list(watches.claimed.values()):
         for claim in [each for each in watch.claims if each.command.worker == command.worker]:
             watch.claims.remove(claim)

@@ -104,6 +104,7 @@ class Commits:
                 engine.dirty[log.row] = log.id
                 engine.queues.note_moved(log)
                 engine.forwarder.note_moved(log)
+                engine.subscriptions.note_moved(log)
         self._submit(batch)
         return self._reply(batch, started)
 

@@ -26,8 +26,10 @@ from topicsd.engine import (
     routers,
     stream_append,
     stream_lives,
+    subscribing,
     tiering,
     topics,
+    wakes,
     watches,
     work,
     write_many,
@@ -48,6 +50,7 @@ from topicsd.engine.routes import Routes
 from topicsd.engine.sealing import Ages
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.engine.stream_states import StreamStates
+from topicsd.engine.subscriptions import Subscriptions
 from topicsd.model.clock import Clock
 from topicsd.model.commands import (
     Append,
@@ -133,13 +136,12 @@ COMMANDS: dict[type, Callable[..., Reply | None]] = {
     PutStream: stream_lives.apply_put,
     AppendStream: stream_append.apply_append,
     DeleteStream: stream_lives.apply_delete,
+    **subscribing.SUBSCRIPTION_COMMANDS,
 }
-
 
 # What was staged before one of these is committed first: a delete looks into segments, a
 # write to several topics (a redrive is one) is a commit of its own, a wait is for frames that
-# exist, and the end of a stream or of a worker does not say which queue it is about. What is
-# about routers looks at the heads of their sources.
+# exist, the end of a stream or of a worker names no queue, the rest looks at heads of logs.
 _ALONE = (
     DeleteRecords,
     WriteMany,
@@ -151,6 +153,7 @@ _ALONE = (
     DeleteRouter,
     GetRouter,
     CatchUp,
+    *subscribing.SUBSCRIPTION_COMMANDS,
 )
 # These see what others of them have staged; a whole batch of them is one frame.
 _LEASING = (ClaimJobs, AckJobs, NackJobs, ExtendJobs, QueueState, ListJobs)
@@ -255,6 +258,7 @@ class Engine:
         ready += self.commits.commit(work)
         if self.queues.moved:
             ready += self.claims.push()
+        ready += wakes.step(self)
         self.registry.trim()
         self.queues.trim()
         self.report.publish()
@@ -309,7 +313,8 @@ class Engine:
         work = Batch()
         attach.poll(self, work)
         stream_lives.poll(self, work)
-        ready += self.commits.commit(work)
+        wakes.poll(self, work)
+        ready += self.commits.commit(work) + wakes.step(self)
         self.queues.poll(self.clock.now_ms())
         ready += self.claims.poll()
         self.report.publish()
@@ -390,6 +395,7 @@ class Engine:
         connect.show_all(self)
         self.watches = watches.Watches(self.catalog, settings.watch_session_ttl_ms)
         self.lives = stream_lives.Lives(self.catalog)
+        self.subscriptions = Subscriptions(self)
         self.claims = claims.Claims(self)
         self.streams = work.Streams(self)
         self.report = Report(self)

@@ -135,6 +135,10 @@ class Registry:
         """Whether the catalog may still know a dropped log of that name."""
         return name in self._dropping
 
+    def list_pending(self) -> list[Log]:
+        """Logs that the catalog may not know yet."""
+        return [log for log in self._pending.values() if log is not None]
+
     def is_pending(self, name: str) -> bool:
         return name in self._pending
 

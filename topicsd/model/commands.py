@@ -16,6 +16,7 @@ from topicsd.model.jobs import QueueCommand, QueueReply
 from topicsd.model.match import Match
 from topicsd.model.router import RouterConfig
 from topicsd.model.stream import StreamCommand, StreamReply
+from topicsd.model.subscription import SubscriptionCommand, SubscriptionReply
 from topicsd.model.topic import TopicConfig
 
 # Where a watch session stands: topic name to (epoch, seq).
@@ -196,6 +197,7 @@ Command = (
     | ListRouters
     | CatchUp
     | StreamCommand
+    | SubscriptionCommand
 )
 
 
@@ -339,5 +341,6 @@ Reply = (
     | RoutersListed
     | CaughtUp
     | StreamReply
+    | SubscriptionReply
     | Failed
 )

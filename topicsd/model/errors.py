@@ -48,6 +48,16 @@ STATUS: dict[str, int] = {
     "not_ready": 503,
     "shutting_down": 503,
     "storage_full": 507,
+    # Those of subscriptions, which their protocol spells in capitals.
+    "INVALID_REQUEST": 400,
+    "WEBHOOK_URL_REJECTED": 400,
+    "TOKEN_INVALID": 401,
+    "SUBSCRIPTION_NOT_FOUND": 404,
+    "SUBSCRIPTION_ALREADY_EXISTS": 409,
+    "FENCED": 409,
+    "ALREADY_CLAIMED": 409,
+    "NO_PENDING_WORK": 409,
+    "INVALID_OFFSET": 409,
 }
 
 
@@ -294,3 +304,52 @@ def not_ready(replay_progress: float) -> TopicsError:
 
 def shutting_down() -> TopicsError:
     return TopicsError("shutting_down", "the server is shutting down", None, 1000)
+
+
+def invalid_subscription(message: str, **detail: Any) -> TopicsError:
+    return TopicsError("INVALID_REQUEST", message, detail or None)
+
+
+def webhook_url_rejected(url: str) -> TopicsError:
+    return TopicsError(
+        "WEBHOOK_URL_REJECTED",
+        "a webhook goes to an https URL on the internet, or to localhost",
+        {"url": url[:300]},
+    )
+
+
+def token_invalid() -> TopicsError:
+    return TopicsError("TOKEN_INVALID", "the bearer token is not the one of this wake")
+
+
+def subscription_not_found(name: str) -> TopicsError:
+    return TopicsError("SUBSCRIPTION_NOT_FOUND", f'subscription "{name[:300]}" does not exist')
+
+
+def subscription_exists(name: str) -> TopicsError:
+    return TopicsError(
+        "SUBSCRIPTION_ALREADY_EXISTS",
+        f'subscription "{name[:300]}" exists with another configuration',
+    )
+
+
+def fenced(generation: int) -> TopicsError:
+    return TopicsError("FENCED", "this wake is over", {"generation": generation})
+
+
+def already_claimed(holder: str, generation: int) -> TopicsError:
+    return TopicsError(
+        "ALREADY_CLAIMED",
+        "somebody else holds the lease",
+        {"current_holder": holder, "generation": generation},
+    )
+
+
+def no_pending_work() -> TopicsError:
+    return TopicsError("NO_PENDING_WORK", "all entries are acknowledged")
+
+
+def invalid_offset(path: str) -> TopicsError:
+    return TopicsError(
+        "INVALID_OFFSET", "the offset cannot be acknowledged", {"stream": path[:300]}
+    )

@@ -25,6 +25,7 @@ from topicsd.reader import Reader
 from topicsd.serve.drain import Drain
 from topicsd.serve.orphans import name_process
 from topicsd.storage.fs import Files
+from topicsd.web.v1.deliveries import Deliveries
 
 EXIT_FORCED = 1
 # Sanic names its workers Sanic-Server-<number>-<attempt>.
@@ -60,12 +61,15 @@ class Worker:
             port = self._opener(app, reader)
             port.start(asyncio.get_running_loop())
             app.ctx.reader, app.ctx.port = reader, port
+            app.ctx.deliveries = Deliveries(port, self._clock)
+            app.ctx.deliveries.start()
 
         async def take_signals(app: Sanic) -> None:
             drain.listen(asyncio.get_running_loop())
 
         async def finish_requests(app: Sanic) -> None:
             await drain.finish()
+            await app.ctx.deliveries.close()
 
         async def close_port(app: Sanic) -> None:
             await app.ctx.port.close()

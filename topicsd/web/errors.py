@@ -14,7 +14,10 @@ from topicsd.web.reply import Reply, json_reply
 def refusal(error: TopicsError, elapsed_us: int) -> Reply:
     """Render an expected refusal."""
     envelope: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.detail is not None:
+    if error.detail is not None and error.code.isupper():
+        # The protocol of subscriptions has them beside the code.
+        envelope |= error.detail
+    elif error.detail is not None:
         envelope["detail"] = error.detail
     reply = json_reply(error.status, {"error": envelope}, elapsed_us, error.throttle_wait_ms)
     return reply._replace(headers=(*_headers(error), *error.headers))

@@ -34,6 +34,7 @@ from topicsd.web.v0 import (
     ws,
 )
 from topicsd.web.v1 import rows as streams
+from topicsd.web.v1.reserved import RESERVED_ROUTES
 
 _PATHS_REMEMBERED = 1024
 
@@ -269,6 +270,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/health", OPEN, probes.get_health, "liveness probe", described.HEALTH),
     *streams.ROWS,
+    *RESERVED_ROUTES,
 )
 
 
@@ -353,6 +355,8 @@ def _find_stream(segments: tuple[str, ...]) -> Path | None:
     """A stream's path: its name may have any number of segments."""
     if segments[:3] == ("", "v1", "stream") and len(segments) > 3:
         rest = segments[3:]
+        if rest[0] == "__ds":
+            return None
         if len(rest) > 2 and rest[-2] == "pk":
             params = {"stream": "/".join(rest[:-2]), "key": rest[-1]}
             return Path(_PATTERNS["", "v1", "stream", ":stream", "pk", ":key"], params)

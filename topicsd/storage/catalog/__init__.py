@@ -63,6 +63,14 @@ from topicsd.storage.catalog.streams import (
     SavedState,
     SaveStreams,
 )
+from topicsd.storage.catalog.subscriptions import (
+    DropLinks,
+    DropSubscription,
+    LinkRecord,
+    SaveLinks,
+    SaveSubscription,
+    SubscriptionRecord,
+)
 from topicsd.storage.catalog.writer import CatalogWriter
 
 __all__ = [
@@ -81,15 +89,18 @@ __all__ = [
     "CatalogWriter",
     "Change",
     "CreateLog",
+    "DropLinks",
     "DropLog",
     "DropRouter",
     "DropSegment",
+    "DropSubscription",
     "DropWatches",
     "ForgetKeys",
     "Gap",
     "InterruptWatches",
     "KeepForForks",
     "KeyRecord",
+    "LinkRecord",
     "LogRecord",
     "LogState",
     "MarkCold",
@@ -101,16 +112,19 @@ __all__ = [
     "RouterRecord",
     "SaveKeys",
     "SaveLeases",
+    "SaveLinks",
     "SaveRouter",
     "SaveRoutes",
     "SaveSegment",
     "SaveState",
     "SaveStreams",
+    "SaveSubscription",
     "SaveWatches",
     "SavedProducer",
     "SavedState",
     "Segment",
     "SetMeta",
+    "SubscriptionRecord",
     "UpdateConfig",
     "WatchRecord",
 ]

@@ -24,6 +24,7 @@ from topicsd.storage.catalog.rows import (
     WatchRecord,
 )
 from topicsd.storage.catalog.streams import APPLY_STREAMS, AddStream, StreamChange, add_stream
+from topicsd.storage.catalog.subscriptions import APPLY_SUBSCRIPTIONS, SubscriptionChange
 
 EPOCH_FLOOR = "epoch_floor"
 
@@ -180,6 +181,7 @@ Change = (
     | InterruptWatches
     | RouterChange
     | StreamChange
+    | SubscriptionChange
 )
 
 _CREATE_LOG = """
@@ -372,4 +374,5 @@ APPLY: dict[type, Callable[[apsw.Connection, Any], None]] = {
     InterruptWatches: _interrupt_watches,
     **APPLY_ROUTERS,
     **APPLY_STREAMS,
+    **APPLY_SUBSCRIPTIONS,
 }

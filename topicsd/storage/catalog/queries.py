@@ -29,6 +29,12 @@ from topicsd.storage.catalog.rows import (
     WatchRecord,
 )
 from topicsd.storage.catalog.streams import FIND_PRODUCER, FIND_STATE, LIST_FORKS, LIST_MORTAL
+from topicsd.storage.catalog.subscriptions import (
+    LIST_LINKS,
+    LIST_SUBSCRIPTIONS,
+    LinkRecord,
+    SubscriptionRecord,
+)
 
 _LOG = "SELECT id, row, name, kind, epoch, config, created_ts FROM logs"
 _PAGE_FROM = f"{_LOG} WHERE kind = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?"
@@ -224,6 +230,12 @@ class Queries:
     def logs_with_segments(self) -> list[int]:
         """Ids of the logs that have any sealed segment."""
         return [row[0] for row in self._rows("SELECT DISTINCT log_id FROM segments")]
+
+    def list_subscriptions(self) -> list[SubscriptionRecord]:
+        return [SubscriptionRecord._make(row) for row in self._rows(LIST_SUBSCRIPTIONS)]
+
+    def list_links(self) -> list[LinkRecord]:
+        return [LinkRecord._make(row) for row in self._rows(LIST_LINKS)]
 
     def meta(self, key: str) -> str | None:
         rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
