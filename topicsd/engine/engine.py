@@ -90,7 +90,7 @@ from topicsd.model.jobs import (
     Redrive,
 )
 from topicsd.model.settings import Settings
-from topicsd.model.stream import AppendStream, DeleteStream, PutStream
+from topicsd.model.stream import AppendStream
 from topicsd.storage import paths, place
 from topicsd.storage.catalog import CatalogWriter, InterruptWatches, SetMeta
 from topicsd.storage.figures import Figures
@@ -133,9 +133,7 @@ COMMANDS: dict[type, Callable[..., Reply | None]] = {
     ListRouters: routers.apply_list,
     GetRouter: catch_up.apply_get,
     CatchUp: catch_up.apply_catch_up,
-    PutStream: stream_lives.apply_put,
-    AppendStream: stream_append.apply_append,
-    DeleteStream: stream_lives.apply_delete,
+    **stream_append.STREAM_COMMANDS,
     **subscribing.SUBSCRIPTION_COMMANDS,
 }
 
@@ -211,12 +209,8 @@ class Engine:
         tiering.require_cold_root(self)
         self._open_storage()
         self.board.session = time.time_ns()
-        self.registry = Registry(
-            self.catalog,
-            self.board,
-            session=self.board.session,
-            cache_max=self.settings.topic_cache,
-        )
+        session, cache_max = self.board.session, self.settings.topic_cache
+        self.registry = Registry(self.catalog, self.board, session=session, cache_max=cache_max)
         self.keys = Keys(self.catalog)
         self.queues = Queues(self)
         self.stream_states = StreamStates(self.catalog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +11,15 @@ from topicsd.engine import append, stream_lives
 from topicsd.engine.log import Log
 from topicsd.engine.staging import Batch, Outcome
 from topicsd.model import errors
-from topicsd.model.stream import AppendStream, Producer, StreamAppended, base_type
+from topicsd.model.commands import Reply
+from topicsd.model.stream import (
+    AppendStream,
+    DeleteStream,
+    Producer,
+    PutStream,
+    StreamAppended,
+    base_type,
+)
 from topicsd.rules.producers import Known, Verdict, judge
 
 if TYPE_CHECKING:
@@ -116,3 +125,11 @@ def _repeat(
     else:
         engine.commits.await_written(outcome, log)
     return StreamAppended(log.epoch, log.head_seq, log.closed, True, known)
+
+
+# What the engine's table says of streams.
+STREAM_COMMANDS: dict[type, Callable[..., Reply | None]] = {
+    PutStream: stream_lives.apply_put,
+    AppendStream: apply_append,
+    DeleteStream: stream_lives.apply_delete,
+}

@@ -79,6 +79,8 @@ _PATH_PARAMETERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "chat/42",
     ),
     "key": (_TEXT, "A routing key, percent-encoded.", "user-42"),
+    "id": (_TEXT, "Name of the subscription.", "indexer"),
+    "path": (_TEXT, "Name of the stream, percent-encoded.", "chat%2F42"),
     "wid": (
         {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22}$"},
         "The session, as `POST /v0/watch` named it.",

@@ -146,7 +146,7 @@ def test_a_bug_is_logged_and_answers_internal(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client learns nothing of it; the log has the traceback; the gate is left."""
-    monkeypatch.setattr(world.reader, "find_topic", lambda name: 1 // 0)
+    monkeypatch.setattr(world.reader, "find_log", lambda name: 1 // 0)
     with caplog.at_level(logging.ERROR):
         reply = world.ask("GET", "/v0/topics/a")
     assert (reply.status, code(reply)) == (500, "internal")
