@@ -75,7 +75,8 @@ def create_app(settings: Settings, files: Files, clock: Clock) -> Sanic:
     app.config.RESPONSE_TIMEOUT = RESPONSE_TIMEOUT_S
     # How much of a refused body is read and dropped, so that the client can still read the
     # refusal; closing on a client that sends would reset the connection under it.
-    app.config.REQUEST_MAX_SIZE = 2 * settings.max_body_bytes
+    largest = max(settings.max_body_bytes, settings.stream_max_body_bytes)
+    app.config.REQUEST_MAX_SIZE = 2 * largest
     app.config.REQUEST_MAX_HEADER_SIZE = HEADER_BYTES_MAX
     app.ctx.settings = settings
     app.ctx.files = files
@@ -132,7 +133,7 @@ async def _enter(sanic_request: SanicRequest, path: str = "") -> HTTPResponse | 
         sanic_request.headers,
         context.clock.monotonic_us(),
     )
-    reply = await answer(request, context, _receiver(sanic_request, context))
+    reply = await answer(request, context, _receiver(sanic_request))
     if isinstance(reply, Opening):
         await _tunnel(sanic_request, reply.tunnel)
         return None
@@ -160,11 +161,10 @@ async def _tunnel(sanic_request: SanicRequest, tunnel: Tunnel) -> None:
         tunnel.lost()
 
 
-def _receiver(sanic_request: SanicRequest, context: Context) -> Receive:
-    """A function that reads the rest of the request, within the limits."""
-    limit = context.settings.max_body_bytes
+def _receiver(sanic_request: SanicRequest) -> Receive:
+    """A function that reads the rest of the request, within a limit."""
 
-    async def receive() -> bytes:
+    async def receive(limit: int) -> bytes:
         stream = cast(Http, sanic_request.stream)
         stream.request_max_size = limit
         try:

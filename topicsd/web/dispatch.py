@@ -22,7 +22,7 @@ from topicsd.web.routes import SERIES, Path, find_path, is_stream_door
 
 _log = logging.getLogger("topicsd.web")
 
-Receive = Callable[[], Awaitable[bytes]]
+Receive = Callable[[int], Awaitable[bytes]]
 
 
 async def answer(
@@ -71,8 +71,8 @@ async def _serve(request: Request, context: Context, receive: Receive | None) ->
     gate.enter(request.key)
     try:
         if receive is not None:
-            content = await receive()
             limit = body_limit(route, context)
+            content = await receive(limit)
             request.body = body.decode_content(request, content, limit)
         return await route.handler(request, context)
     finally:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from tests.harness.clock import ServerClock
-from tests.harness.streams import JSON, Streams, decode_offset, failed
+from tests.harness.server import Server
+from tests.harness.streams import JSON, TEXT, Streams, decode_offset, failed
 
 
 def test_entries_beyond_the_size_are_dropped(streams: Streams, name: str) -> None:
@@ -52,3 +57,17 @@ def test_one_of_many_if_match_appends_wins(streams: Streams, name: str) -> None:
     statuses = sorted(answer.status_code for answer in streams.together(calls))
     assert statuses == [204] + [412] * 11
     assert len(streams.get(name).json()) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_has_a_size(launch: Callable[..., Server], name: str, chunked: bool) -> None:
+    """`TOPICS_STREAM_MAX_BODY_BYTES`: 413 in the envelope; topics keep to their own limit."""
+    server = launch(TOPICS_STREAM_MAX_BODY_BYTES="200000", TOPICS_MAX_BODY_BYTES="100000")
+    streams = Streams(server)
+    streams.create(name)
+    large, larger = b"x" * 150_000, b"x" * 250_000
+    assert streams.post(name, iter([large]) if chunked else large, content_type=TEXT).is_success
+    refused = streams.post(name, iter([larger]) if chunked else larger, content_type=TEXT)
+    assert failed(refused, 413, "payload_too_large")["detail"] == {"max_bytes": 200_000}
+    assert streams.read(name) == large
+    streams.close()

@@ -257,7 +257,7 @@ class World:
             table.setdefault("content-type", "application/json")
             table.setdefault("content-length", str(len(body)))
 
-        async def receive() -> bytes:
+        async def receive(limit: int) -> bytes:
             return body or b""
 
         request = Request(method, path, query, table, self.clock.monotonic_us())
