@@ -14,8 +14,8 @@ from topicsd.web.reply import Reply, json_reply
 def refusal(error: TopicsError, elapsed_us: int) -> Reply:
     """Render an expected refusal."""
     envelope: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.detail is not None and error.code.isupper():
-        # The protocol of subscriptions has them beside the code.
+    if error.detail is not None and error.code == "ALREADY_CLAIMED":
+        # The protocol of subscriptions has the holder beside the code.
         envelope |= error.detail
     elif error.detail is not None:
         envelope["detail"] = error.detail

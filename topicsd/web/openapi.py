@@ -17,15 +17,16 @@ from topicsd.web.docs import shapes
 from topicsd.web.docs.fields import NAME, ROUTER_PATTERN
 from topicsd.web.docs.operation import Operation, Parameter
 from topicsd.web.docs.schema import Components
-from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
+from topicsd.web.route import KEYED, OPEN, PUBLIC, TOKEN, Route
 
 _JSON = "application/json"
 _SEGMENT = re.compile(r":(\w+)")
 _WITH_BODY = frozenset({"POST", "PUT"})
-_KEYLESS = frozenset({OPEN, PUBLIC})
+_KEYLESS = frozenset({OPEN, PUBLIC, TOKEN})
 _SCOPE_TEXTS = {
     OPEN: "Needs no key.",
     PUBLIC: "Needs no key.",
+    TOKEN: "Needs the token of a claim or a webhook.",
     KEYED: "Needs a key, with any scope.",
 }
 

@@ -18,6 +18,8 @@ Handler = (
 
 OPEN = "open"
 PUBLIC = "public"
+# No key but the token that a claim or a webhook came with.
+TOKEN = "token"
 # Any key: what it may do is decided later.
 KEYED = "key"
 

@@ -19,7 +19,7 @@ from topicsd.web.docs import live_operations as live
 from topicsd.web.docs import operations as described
 from topicsd.web.docs import queue_operations as queued
 from topicsd.web.docs import router_operations as routing
-from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
+from topicsd.web.route import KEYED, OPEN, PUBLIC, TOKEN, Route
 from topicsd.web.v0 import (
     delete,
     diff,
@@ -312,7 +312,7 @@ class Path(NamedTuple):
 
     @property
     def is_public(self) -> bool:
-        return all(route.scope == PUBLIC for route in self.methods.values())
+        return all(route.scope in (PUBLIC, TOKEN) for route in self.methods.values())
 
     @property
     def allowed(self) -> list[str]:

@@ -14,12 +14,12 @@ from tests.harness.answers import refused
 from tests.harness.api import Api
 from topicsd.web.docs.fields import TOPIC_PATTERN
 from topicsd.web.openapi import build
-from topicsd.web.route import KEYED, OPEN, PUBLIC, Route
+from topicsd.web.route import KEYED, OPEN, PUBLIC, TOKEN, Route
 from topicsd.web.routes import ROUTES
 
 AsKey = Callable[[str], Api]
 
-GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC)]
+GUARDED = [route for route in ROUTES if route.scope not in (OPEN, PUBLIC, TOKEN)]
 SCOPED = [route for route in GUARDED if route.scope != KEYED]
 _NAMES = (":topic", ":router", ":stream")
 NAMED = [route for route in GUARDED if any(name in route.path for name in _NAMES)]
@@ -28,6 +28,18 @@ UNNAMED = {
     "GET /v0/topics": "the listing is filtered (test_auth.py)",
     "GET /v0/routers": "the listing is filtered (test_routers.py)",
     "GET /v1/streams": "the listing is filtered (contract/v1/test_list.py)",
+    **{
+        f"{row} {mount}/__ds/subscriptions/:id{rest}": "names are checked (test_subscriptions.py)"
+        for mount in ("/v1/stream", "")
+        for row, rest in (
+            ("PUT", ""),
+            ("GET", ""),
+            ("DELETE", ""),
+            ("POST", "/streams"),
+            ("DELETE", "/streams/:path"),
+            ("POST", "/claim"),
+        )
+    },
     "GET /v0/metrics": "numbers of the instance; only the scope counts",
     "POST /v0/write": "every name in the body is checked (NAMES_IN_BODIES)",
     "POST /v0/watch": "every name and prefix in the body is checked (test_watch_auth.py)",
@@ -215,3 +227,10 @@ def test_every_path_answers_options(api: Api, topic: str, path: str) -> None:
 def test_open_routes_need_no_key(as_key: AsKey, topic: str, route: Route) -> None:
     """API 8: probes and docs answer without a key."""
     assert call(as_key(""), route, topic).status_code == 200
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.scope == TOKEN], ids=name_of)
+def test_token_routes_want_their_token(as_key: AsKey, topic: str, route: Route) -> None:
+    """Streams spec 1.16: a key is no token of a claim, nor is nothing."""
+    refused(call(as_key(""), route, topic), 401, "TOKEN_INVALID")
+    assert call(as_key("full"), route, topic).status_code in (400, 401)

@@ -52,14 +52,14 @@ ACK = Operation(
     "lease. An older generation is fenced off.",
     requests={_JSON: _CLAIM},
     texts={_JSON: '{"ok":true,"next_wake":false}'},
-    errors=(*_ERRORS, "FENCED", "INVALID_OFFSET", "unauthorized"),
+    errors=(*_ERRORS, "FENCED", "INVALID_OFFSET", "TOKEN_INVALID"),
 )
 RELEASE = Operation(
     "Gives a claim back before its lease is over.",
     requests={_JSON: '{"wake_id":"w_1","generation":1}'},
     texts={_JSON: ""},
     statuses={"204": "Given back"},
-    errors=(*_ERRORS, "FENCED", "unauthorized"),
+    errors=(*_ERRORS, "FENCED", "TOKEN_INVALID"),
 )
 JWKS = Operation(
     "The public key of webhook signatures, as a JSON Web Key Set.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topicsd.web.docs import subscription_operations as described
-from topicsd.web.route import PUBLIC, Route
+from topicsd.web.route import PUBLIC, TOKEN, Route
 from topicsd.web.v1 import subscriptions, wakes
 
 _ID = "/__ds/subscriptions/:id"
@@ -15,9 +15,9 @@ _ROWS = (
     ("DELETE", f"{_ID}/streams/:path", "admin", subscriptions.delete_link, described.UNLINK),
     ("POST", f"{_ID}/claim", "admin", wakes.post_claim, described.CLAIM),
     # These two are for who holds the token of a claim, the third for that of a webhook.
-    ("POST", f"{_ID}/ack", PUBLIC, wakes.post_ack, described.ACK),
-    ("POST", f"{_ID}/release", PUBLIC, wakes.post_release, described.RELEASE),
-    ("POST", f"{_ID}/callback", PUBLIC, wakes.post_ack, described.ACK),
+    ("POST", f"{_ID}/ack", TOKEN, wakes.post_ack, described.ACK),
+    ("POST", f"{_ID}/release", TOKEN, wakes.post_release, described.RELEASE),
+    ("POST", f"{_ID}/callback", TOKEN, wakes.post_ack, described.ACK),
     ("GET", "/__ds/jwks.json", PUBLIC, subscriptions.get_jwks, described.JWKS),
 )
 _SUMMARIES = (
